@@ -1,0 +1,23 @@
+"""Tensor shapes and plain types, named once."""
+
+from typing import TypeAlias
+
+from torch import Tensor
+
+Client: TypeAlias = int
+"""A client's number, 0 … num_clients - 1."""
+
+Parameters: TypeAlias = Tensor
+"""One model: a flat float vector, shape (dim,)."""
+
+Updates: TypeAlias = Tensor
+"""One update or model a row, shape (rows, dim)."""
+
+Losses: TypeAlias = Tensor
+"""Mean validation losses, shape (voters, candidates); +inf where a loss is not finite."""
+
+Position: TypeAlias = int
+"""A model's place in a ModelList, 0 … len - 1, in order of birth: the oldest comes first."""
+
+Ballot: TypeAlias = tuple[Position, ...]
+"""Positions of candidates, the most liked first; a single choice is a ballot of length one."""
