@@ -2,6 +2,8 @@
 
 from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 Client: TypeAlias = int
@@ -13,7 +15,7 @@ Parameters: TypeAlias = Tensor
 Updates: TypeAlias = Tensor
 """One update or model a row, shape (rows, dim)."""
 
-Losses: TypeAlias = Tensor
+Losses: TypeAlias = NDArray[np.float64]
 """Mean validation losses, shape (voters, candidates); +inf where a loss is not finite."""
 
 Position: TypeAlias = int

@@ -1,0 +1,44 @@
+"""lidfl: federated learning that survives a malicious majority (LiD-FL).
+
+| name | what it is |
+|---|---|
+| `Experiment`, `run` | the settings of a run, and running it |
+| `RunDirectory`, `pick` | reading a run, and choosing a model from its list as a client does |
+| `ModelList` | the list of models that a server keeps |
+| `aggregator`, `attack`, `vote_attack`, `election`, `dataset`, `partition`, `model` | registries; each is also the decorator that adds to it |
+| `LidflError` | what is raised when the user can mend it |
+"""
+
+from importlib.metadata import version
+
+from lidfl.aggregators import aggregator
+from lidfl.attacks import attack
+from lidfl.config import Experiment
+from lidfl.datasets import dataset
+from lidfl.elections import election, vote_attack
+from lidfl.errors import LidflError
+from lidfl.models import model
+from lidfl.partitions import partition
+from lidfl.picking import pick
+from lidfl.protocol import ModelList
+from lidfl.rundir import RunDirectory
+from lidfl.simulation import run
+
+__version__ = version("lidfl")
+
+__all__ = [
+    "Experiment",
+    "LidflError",
+    "ModelList",
+    "RunDirectory",
+    "__version__",
+    "aggregator",
+    "attack",
+    "dataset",
+    "election",
+    "model",
+    "partition",
+    "pick",
+    "run",
+    "vote_attack",
+]

@@ -1,0 +1,119 @@
+"""Aggregators: from the updates of many clients to one update, or to several groups of clients.
+
+An aggregator takes the updates, one client a row, and returns one vector; or, where the honest clients may be a
+minority, a partition of the rows into groups, each of which stands for one candidate: its mean. No rule weighs an
+update by anything that its client says about itself.
+"""
+
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.random import Generator
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lidfl.registry import Registry
+from lidfl.types import Parameters, Updates
+
+Groups: TypeAlias = list[NDArray[np.int64]]
+"""Disjoint groups of rows, in the order in which they were found."""
+
+aggregator = Registry[Parameters | Groups]("aggregator", frozenset({"num_honest", "rng"}))
+
+
+@aggregator
+def fedavg(updates: Updates) -> Parameters:
+    """The mean of all updates, each with the same weight (McMahan et al. 2017)."""
+    return updates.mean(0)
+
+
+@aggregator
+def gm(updates: Updates, *, iterations: int = 1) -> Parameters:
+    """Geometric median by Weiszfeld's iteration from the mean (Pillutla et al. 2022).
+
+    z ← Σ wᵢ uᵢ / Σ wᵢ with wᵢ = 1 / max(10⁻⁵, ‖uᵢ − z‖); the paper takes one iteration.
+    """
+    centre = updates.mean(0)
+    for _ in range(iterations):
+        weights = 1 / (updates - centre).norm(dim=1).clamp_min(1e-5)
+        centre = (weights / weights.sum()) @ updates
+    return centre
+
+
+@aggregator
+def norm(updates: Updates, *, bound: float = 0.215771) -> Parameters:
+    """The mean of the updates, each first scaled down to a norm of at most `bound` (Sun et al. 2019)."""
+    scale = (bound / updates.norm(dim=1)).clamp_max(1)
+    return (scale / len(updates)) @ updates
+
+
+@aggregator
+def cwm(updates: Updates) -> Parameters:
+    """The median of each coordinate (Yin et al. 2018); of an even number, the mean of the middle two."""
+    ordered = updates.sort(0).values
+    middle = len(updates) // 2
+    return ordered[middle] if len(updates) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+@aggregator
+def rknn(updates: Updates, *, num_honest: int, rng: Generator) -> Groups:
+    """Random k nearest neighbours: a random update and its k nearest, then again among the rest.
+
+    The paper's algorithm 2; k is the number of honest clients, and the last group may be smaller.
+    """
+    distances = squared_distances(updates)
+    left = np.arange(len(updates))
+    groups = []
+    while len(left) > 0:
+        start = rng.choice(left)
+        group = nearest(distances[start], left, num_honest)
+        groups.append(group)
+        left = np.setdiff1d(left, group)
+    return groups
+
+
+@aggregator
+def meb(updates: Updates, *, num_honest: int) -> Groups:
+    """Minimum enclosing balls: the k updates in the tightest ball around one of them, then again among the rest.
+
+    The paper's algorithm 3; a ball's radius is the distance from its centre to the k-th nearest update.
+    """
+    distances = squared_distances(updates)
+    left = np.arange(len(updates))
+    groups = []
+    while len(left) > 0:
+        size = min(num_honest, len(left))
+        radii = np.partition(distances[np.ix_(left, left)], size - 1, axis=1)[:, size - 1]
+        group = nearest(distances[left[radii.argmin()]], left, size)
+        groups.append(group)
+        left = np.setdiff1d(left, group)
+    return groups
+
+
+def nearest(distances: NDArray[np.float64], among: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The `count` rows of `among` with the smallest distances, ties to the lowest row."""
+    return among[np.argsort(distances[among], kind="stable")[:count]]
+
+
+def squared_distances(updates: Updates) -> NDArray[np.float64]:
+    """‖uᵢ − uⱼ‖² for all pairs, up to a common factor, from one Gram matrix.
+
+    Scaling by the largest entry keeps the squares of exploded updates finite, centring and double precision keep
+    the distances of close ones: ‖a − b‖² = ‖a‖² + ‖b‖² − 2a·b cancels otherwise.
+    """
+    centred = updates.double()
+    centred = centred / centred.abs().max().clamp_min(torch.finfo(torch.double).tiny)
+    centred -= centred.mean(0)
+    gram = centred @ centred.T
+    squares = gram.diagonal()
+    distances = (squares[:, None] + squares[None, :] - 2 * gram).clamp_min(0).fill_diagonal_(0)
+    result: NDArray[np.float64] = distances.cpu().numpy()
+    return result
+
+
+def proposals(outcome: Parameters | Groups, updates: Updates) -> list[tuple[Parameters, NDArray[np.int64]]]:
+    """An aggregator's outcome as candidates: each a vector and the rows that went into it."""
+    if isinstance(outcome, Tensor):
+        return [(outcome, np.arange(len(updates)))]
+    return [(updates[torch.from_numpy(rows).to(updates.device)].mean(0), rows) for rows in outcome]

@@ -1,0 +1,162 @@
+"""The command line: parses and delegates."""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from lidfl import aggregators, attacks, elections, models, partitions
+from lidfl.config import Experiment, read_toml
+from lidfl.datasets import dataset
+from lidfl.display import display
+from lidfl.errors import LidflError
+from lidfl.picking import pick
+from lidfl.rundir import resume_command
+from lidfl.simulation import Summary, run
+
+REGISTRIES = [
+    dataset,
+    partitions.partition,
+    models.model,
+    aggregators.aggregator,
+    attacks.attack,
+    elections.vote_attack,
+    elections.election,
+]
+
+
+@dataclass(kw_only=True)
+class RunOptions:
+    """Train under attack, show it, and write the result to a run directory."""
+
+    config: Path | None = None
+    """TOML file of settings; flags go before it."""
+    resume: bool = False
+    """Go on from the last checkpoint."""
+    overwrite: bool = False
+    """Delete the run that is there and start anew."""
+    quiet: bool = False
+    """Show nothing while it runs."""
+
+    def __call__(self) -> None:
+        """Run the experiment that the file and the flags describe."""
+        console = Console()
+        experiment = Experiment.of(self.settings())
+        summary = run_shown(experiment, console, resume=self.resume, overwrite=self.overwrite, quiet=self.quiet)
+        console.print(
+            f"test accuracy {summary['test_accuracy']:.3f}, deployed {summary['deployed_accuracy']:.3f} "
+            f"after {summary['rounds']} rounds in {summary['seconds']:.1f} s: {experiment.out}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of the file, and over them the flags that were given."""
+        flags = {setting.name: getattr(self, setting.name) for setting in fields(Experiment)}
+        given = {name: value for name, value in flags.items() if value is not None}
+        return (read_toml(self.config) if self.config else {}) | given
+
+
+def _flag(setting: Any) -> tuple[str, Any, Any]:
+    """A setting of `Experiment` as a flag that may be left out."""
+    hint = "" if setting.default is None else f"(default: {setting.default})"
+    argument = tyro.conf.arg(help=setting.metadata["help"], help_behavior_hint=hint)
+    return setting.name, Annotated[setting.type | None, argument, tyro.conf.DisallowNone], None
+
+
+Run = make_dataclass("Run", map(_flag, fields(Experiment)), bases=(RunOptions,), kw_only=True)
+Run.__doc__ = RunOptions.__doc__
+
+
+@dataclass
+class Pick:
+    """Choose a model from a finished run's list on one client's own data, and write it."""
+
+    run: tyro.conf.Positional[Path]
+    """The run directory."""
+    dataset: str | None = None
+    """Data to judge with (default: that of the run); npz:path is your own."""
+    client: int | None = None
+    """Whose share of the data; left out, all of --dataset is yours."""
+    out: Path | None = None
+    """File to write the chosen model to (default: in the run directory)."""
+
+    def __call__(self) -> None:
+        """Judge the list and print how it looks to the client."""
+        choice = pick(self.run, dataset=self.dataset, client=self.client, out=self.out)
+        table = Table("model", "validation loss", "accuracy", "")
+        for position, model in enumerate(choice.ids):
+            mark = "← chosen" if position == choice.position else ""
+            table.add_row(str(model), f"{choice.losses[position]:.3f}", f"{choice.accuracies[position]:.3f}", mark)
+        console = Console()
+        console.print(table)
+        console.print(f"written to {choice.path}", highlight=False, soft_wrap=True)
+
+
+@dataclass
+class ListRegistered:
+    """Show every data set, partition, model, aggregator, attack and election, with its options."""
+
+    def __call__(self) -> None:
+        """Print a table of each kind."""
+        console = Console()
+        for registry in REGISTRIES:
+            table = Table("name", "options", "what it is", title=registry.kind, title_justify="left", expand=True)
+            table.columns[2].ratio = 1
+            for row in registry.describe():
+                table.add_row(*row)
+            console.print(table)
+
+
+@dataclass
+class Demo:
+    """FedAvg and LiD-FL on the embedded digits with 60 % of the clients Byzantine, side by side."""
+
+    out: Path = Path("runs")
+    """Where the two run directories go."""
+
+    def __call__(self) -> None:
+        """Run both and print the table."""
+        console = Console()
+        table = Table("method", "test accuracy", "deployed", "seconds", "run directory")
+        for method in ["fedavg", "lidfl"]:
+            out = str(self.out / f"demo-{method}")
+            experiment = Experiment(name=f"demo-{method}", method=method, attack="sign_flip", out=out)
+            summary = run_shown(experiment, console, overwrite=True)
+            accuracies = [f"{summary[key]:.3f}" for key in ("test_accuracy", "deployed_accuracy")]
+            table.add_row(method, *accuracies, f"{summary['seconds']:.1f}", out)
+        console.print(table)
+
+
+def run_shown(
+    experiment: Experiment, console: Console, *, resume: bool = False, overwrite: bool = False, quiet: bool = False
+) -> Summary:
+    """Run an experiment with a display; on Ctrl-C say how to go on."""
+    try:
+        with display(experiment, console, quiet=quiet) as observe:
+            return run(experiment, resume=resume, overwrite=overwrite, observe=observe)
+    except KeyboardInterrupt:
+        command = resume_command(Path(experiment.out))
+        raise LidflError(f"stopped; the state is saved, go on with: {command}") from None
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {"run": Run, "pick": Pick, "list": ListRegistered, "demo": Demo}
+
+
+def main() -> None:
+    """Entry point of the `lidfl` command."""
+    sys.path.insert(0, os.getcwd())  # so that a user's own package.module:function is found
+    try:
+        command = tyro.extras.subcommand_cli_from_dict(
+            COMMANDS, prog="lidfl", description="Federated learning that survives a malicious majority."
+        )
+        command()
+    except LidflError as error:
+        print(f"lidfl: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)

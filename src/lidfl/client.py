@@ -1,0 +1,103 @@
+"""One client's work: train the model it was sent, judge the candidates it is shown.
+
+Written for a single client, with autograd and no tricks: a remote client runs this, and the simulator's faster
+engines are tested to agree with it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.random import Generator
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lidfl.parameters import Network
+from lidfl.types import Parameters, Updates
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """τ steps of SGD with momentum (paper, section 5.1): v ← μv + g, w ← w − ℓv, from v = 0."""
+
+    steps: int
+    batch_size: int
+    learning_rate: float
+    momentum: float
+
+
+def draw_batches(num_images: int, training: LocalTraining, rng: Generator) -> NDArray[np.int64]:
+    """Row numbers of each step's batch, shape (steps, batch).
+
+    Batches are drawn without replacement, in passes: each pass is a fresh shuffle cut into whole batches, what is
+    left over waits for a later pass. A client with fewer images than a batch uses all of them in every step.
+    """
+    size = min(training.batch_size, num_images)
+    per_pass = num_images // size
+    passes = -(-training.steps // per_pass)
+    rows = [rng.permutation(num_images)[: per_pass * size] for _ in range(passes)]
+    return np.concatenate(rows).reshape(-1, size)[: training.steps]
+
+
+def local_update(
+    network: Network,
+    start: Parameters,
+    images: Tensor,
+    labels: Tensor,
+    batches: Tensor,
+    training: LocalTraining,
+    dropout_seed: int = 0,
+) -> Parameters:
+    """u = w_τ − w_0 after training on the given batches (paper, section 2.2, step 2).
+
+    `batches` holds row numbers, shape (steps, batch). `dropout_seed` makes models with dropout repeatable.
+    """
+    tensors = {name: _own_copy(part) for name, part in network.unflatten(start).items()}
+    weights = [tensors[name].requires_grad_() for name in network.trained]
+    velocities = [torch.zeros_like(weight) for weight in weights]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(dropout_seed)
+        for rows in batches:
+            logits = network.apply(tensors, images[rows], training=True)
+            gradients = torch.autograd.grad(F.cross_entropy(logits, labels[rows]), weights)
+            with torch.no_grad():
+                for weight, velocity, gradient in zip(weights, velocities, gradients, strict=True):
+                    velocity.mul_(training.momentum).add_(gradient)
+                    weight.sub_(velocity, alpha=training.learning_rate)
+    return network.flatten(tensors) - start
+
+
+def _own_copy(part: Tensor) -> Tensor:
+    """A leaf of its own; convolution weights in the memory order that is fastest on CPUs.
+
+    `contiguous(memory_format=…)` would leave 1-channel weights as they are; `clone` does not.
+    """
+    memory_format = torch.channels_last if part.dim() == 4 else torch.contiguous_format
+    return part.detach().clone(memory_format=memory_format)
+
+
+def candidate_losses(network: Network, candidates: Updates, images: Tensor, labels: Tensor) -> NDArray[np.float64]:
+    """The mean validation loss of each candidate, +inf where it is not finite (paper, step 4)."""
+    losses = [image_losses(network, candidate, images, labels)[0].double().mean() for candidate in candidates]
+    return finite_or_inf(torch.stack(losses))
+
+
+@torch.no_grad()
+def image_losses(
+    network: Network, vector: Parameters, images: Tensor, labels: Tensor, chunk: int = 256
+) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of each image, and whether its class is predicted right."""
+    tensors = {name: _own_copy(part) for name, part in network.unflatten(vector).items()}
+    losses, correct = [], []
+    for some_images, some_labels in zip(images.split(chunk), labels.split(chunk), strict=True):
+        logits = network.apply(tensors, some_images, training=False)
+        losses.append(F.cross_entropy(logits, some_labels, reduction="none"))
+        correct.append(logits.argmax(1) == some_labels)
+    return torch.cat(losses), torch.cat(correct)
+
+
+def finite_or_inf(losses: Tensor) -> NDArray[np.float64]:
+    """Losses as numbers to compare: whatever is not finite never wins."""
+    values: NDArray[np.float64] = losses.double().cpu().numpy()
+    return np.where(np.isfinite(values), values, np.inf)

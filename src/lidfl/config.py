@@ -1,0 +1,238 @@
+"""One frozen `Experiment`: the settings of a run, from Python, TOML or the command line.
+
+A setting left open takes the paper's value for the data set and model, or follows from the others; once built, an
+experiment has every value filled in, has been checked, and says all that is needed to repeat the run.
+"""
+
+import difflib
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lidfl import models
+from lidfl.aggregators import aggregator
+from lidfl.attacks import attack
+from lidfl.datasets import dataset
+from lidfl.datasets.federated import parse_split
+from lidfl.elections import election, vote_attack
+from lidfl.errors import LidflError
+from lidfl.partitions import partition
+
+LIST_METHOD = "lidfl"
+
+Settings = dict[str, Any]
+
+SMALL: Settings = dict(num_clients=20, partition="iid", split="36:9:5", model="lr", rounds=100) | dict(
+    local_steps=10, batch_size=16, learning_rate=0.01, momentum=0.9, eval_every=5
+)
+"""Defaults for the embedded digits and for a user's own data."""
+
+FEMNIST: Settings = dict(num_clients=35, partition="iid:sizes=lognormal", split="36:9:5", model="lr") | dict(
+    rounds=1500, local_steps=25, batch_size=32, learning_rate=0.01, momentum=0.9, eval_every=10
+)
+"""The paper's set-up on FEMNIST (section 5.1, appendix B.3)."""
+
+CIFAR10: Settings = dict(num_clients=35, partition="iid", split="4:1:1", model="cnn", rounds=2000) | dict(
+    local_steps=20, batch_size=32, learning_rate=0.01, momentum=0.9, eval_every=20
+)
+"""The paper's set-up on CIFAR-10."""
+
+
+def defaults(dataset_name: str, model_name: str | None = None) -> Settings:
+    """The settings that depend on the data set and the model, unless the user says otherwise."""
+    settings = {"femnist": FEMNIST, "cifar10": CIFAR10}.get(dataset_name, SMALL)
+    if (dataset_name, model_name) == ("femnist", "cnn"):
+        return settings | {"batch_size": 64}
+    return settings
+
+
+def option(help_text: str, default: Any = None) -> Any:
+    """A setting with its help; a default of None is filled in from the others."""
+    return field(default=default, metadata={"help": help_text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """The settings of a run.
+
+    >>> Experiment(dataset="femnist", byzantine_fraction=0.6).list_size
+    2
+    """
+
+    name: str = option("what the run is called (default: made from data set, model, method and attacks)")
+    dataset: str = option("data set, see `lidfl list`", "digits")
+    partition: str = option("how images are dealt to clients")
+    split: str = option("train:validation:test within each client")
+    num_clients: int = option("m, how many clients there are")
+    byzantine_fraction: float = option("fraction of clients that are Byzantine, below 1", 0.6)
+    model: str = option("model, or your own as package.module:function")
+    method: str = option("lidfl, or an aggregator for a single global model: fedavg, gm, norm, cwm, …", LIST_METHOD)
+    aggregator: str = option("lidfl only: none (one client trains), or rknn, meb (all train)", "none")
+    election: str = option("lidfl only: how the list is voted on", "plurality")
+    attack: str = option("what Byzantine clients send as updates", "sign_flip")
+    vote_attack: str = option("how Byzantine clients vote", "worst")
+    list_size: int = option("q, how many models the server keeps (default: num_clients // num_honest)")
+    rounds: int = option("T, how many rounds")
+    local_steps: int = option("τ, gradient steps of one local training")
+    batch_size: int = option("b, images per gradient step")
+    learning_rate: float = option("ℓ")
+    momentum: float = option("μ, starting from 0 in every local training")
+    seed: int = option("all randomness follows from it", 2024)
+    eval_every: int = option("test the list every so many rounds, and at the last")
+    checkpoint_every: int = option("save the state every so many rounds", 50)
+    device: str = option("where to compute, e.g. cpu or cuda", "cpu")
+    out: str = option("run directory (default: runs/<name>-<seed>)")
+
+    def __post_init__(self) -> None:
+        self._fill(defaults(_name(self.dataset)))
+        self._fill(defaults(_name(self.dataset), _name(self.model)))
+        self._check_types()
+        self._check_numbers()
+        self._check_names()
+        self._fill({"list_size": self.smallest_list, "name": self._default_name()})
+        self._fill({"out": f"runs/{self.name}-{self.seed}"})
+        self._check_list_size()
+
+    @property
+    def num_byzantine(self) -> int:
+        """⌊fraction · m⌋ in exact arithmetic: 0.6 of 35 is 21, never 20."""
+        return math.floor(Fraction(str(self.byzantine_fraction)) * self.num_clients)
+
+    @property
+    def num_honest(self) -> int:
+        """k = m − |B|."""
+        return self.num_clients - self.num_byzantine
+
+    @property
+    def keeps_list(self) -> bool:
+        """Whether the server keeps a list of models, or a single one."""
+        return self.method == LIST_METHOD
+
+    @property
+    def smallest_list(self) -> int:
+        """⌊1/γ⌋ = ⌊m/k⌋: with fewer models the honest clients may lose them all (paper, remark I)."""
+        return self.num_clients // self.num_honest if self.keeps_list else 1
+
+    @classmethod
+    def from_toml(cls, path: Path, **overrides: Any) -> "Experiment":
+        """Read a TOML file of settings; overrides go before the file."""
+        return cls.of(read_toml(path) | overrides)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "Experiment":
+        """An experiment from named settings, refusing names that do not exist."""
+        known = [f.name for f in fields(cls)]
+        for name in settings:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean '{close[0]}'?" if close else f"; choose from {', '.join(known)}"
+                raise LidflError(f"unknown setting '{name}'{hint}")
+        return cls(**settings)
+
+    def with_settings(self, **changes: Any) -> "Experiment":
+        """The same experiment with some settings changed."""
+        return Experiment.of(asdict(self) | changes)
+
+    def to_toml(self) -> str:
+        """The settings as TOML, which `from_toml` reads back to an equal experiment."""
+        return "".join(f"{f.name} = {_toml_value(getattr(self, f.name))}\n" for f in fields(self))
+
+    def differences(self, other: "Experiment") -> list[str]:
+        """The names of the settings in which two experiments differ."""
+        return [f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)]
+
+    def _fill(self, values: Mapping[str, Any]) -> None:
+        """Give each of these settings its value if it is still open."""
+        for name in values.keys() & {f.name for f in fields(self)}:
+            if getattr(self, name) is None:
+                # The one place where a frozen experiment is written to: while it is being made.
+                object.__setattr__(self, name, values[name])
+
+    def _default_name(self) -> str:
+        parts = [self.dataset, self.model, self.method]
+        parts += [self.aggregator] if self.aggregator != "none" else []
+        parts += [self.attack] if self.attack != "none" else []
+        return "-".join("".join(c if c.isalnum() or c in "_.=" else "_" for c in part) for part in parts)
+
+    def _check_types(self) -> None:
+        for setting in fields(self):
+            value, kind = getattr(self, setting.name), setting.type
+            if kind is float and type(value) is int:
+                object.__setattr__(self, setting.name, float(value))
+            elif value is not None and type(value) is not kind:
+                kind_name = getattr(kind, "__name__", str(kind))
+                raise LidflError(f"{setting.name} must be {kind_name}, not {value!r}")
+
+    def _check_numbers(self) -> None:
+        at_least_one = ["num_clients", "rounds", "local_steps", "batch_size", "eval_every", "checkpoint_every"]
+        for name in at_least_one:
+            if getattr(self, name) < 1:
+                raise LidflError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.byzantine_fraction < 1:
+            raise LidflError(f"byzantine_fraction must be in [0, 1), not {self.byzantine_fraction}")
+        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
+            raise LidflError(f"learning_rate must be positive, not {self.learning_rate}")
+        if not 0 <= self.momentum < 1:
+            raise LidflError(f"momentum must be in [0, 1), not {self.momentum}")
+
+    def _check_names(self) -> None:
+        """Resolve every name once, so that a slip is reported before round one."""
+        for registry, spec in [(dataset, self.dataset), (partition, self.partition), (attack, self.attack)]:
+            registry.resolve(spec)
+        vote_attack.resolve(self.vote_attack)
+        election.resolve(self.election)
+        models.resolve(self.model)
+        parse_split(self.split)
+        self._check_method()
+        try:
+            torch.device(self.device)
+        except RuntimeError:
+            raise LidflError(f"unknown device '{self.device}'; choose cpu, cuda or cuda:0, …") from None
+
+    def _check_method(self) -> None:
+        if self.keeps_list:
+            if self.aggregator != "none":
+                aggregator.resolve(self.aggregator)
+        elif _name(self.method) not in aggregator:
+            choices = ", ".join([LIST_METHOD, *aggregator])
+            raise LidflError(f"unknown method '{self.method}'; choose from {choices}")
+        else:
+            aggregator.resolve(self.method)
+            if self.aggregator != "none":
+                raise LidflError(f"aggregator goes with method = {LIST_METHOD}; leave it out with {self.method}")
+
+    def _check_list_size(self) -> None:
+        if not self.keeps_list and self.list_size != 1:
+            raise LidflError(f"list_size goes with method = {LIST_METHOD}; {self.method} keeps one model")
+        if self.list_size < self.smallest_list:
+            raise LidflError(
+                f"list_size {self.list_size} is too small: with {self.num_honest} honest of {self.num_clients} "
+                f"clients a list needs {self.smallest_list} models, or the others can vote all good ones out"
+            )
+
+
+def read_toml(path: Path) -> Settings:
+    """The settings in a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise LidflError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise LidflError(f"cannot read {path}: {error}") from None
+
+
+def _name(spec: object) -> str:
+    """The part of a spec before its options."""
+    return spec.partition(":")[0] if isinstance(spec, str) else ""
+
+
+def _toml_value(value: str | int | float) -> str:
+    # A JSON string is a TOML string, but for DEL, which only TOML wants escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") if isinstance(value, str) else repr(value)

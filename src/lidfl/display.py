@@ -1,0 +1,116 @@
+"""What a run shows while it goes: a live table in a terminal, log lines elsewhere, or nothing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+from rich.text import Text
+
+from lidfl.config import Experiment
+from lidfl.simulation import Observer, Progress
+from lidfl.types import Client
+
+
+@contextmanager
+def display(experiment: Experiment, console: Console, *, quiet: bool = False) -> Iterator[Observer | None]:
+    """An observer that shows the run for as long as the context is open."""
+    if quiet:
+        yield None
+    elif console.is_terminal:
+        view = LiveView(experiment)
+        with Live(get_renderable=view.render, console=console, refresh_per_second=4):
+            yield view.observe
+    else:
+        console.print(headline(experiment), highlight=False, soft_wrap=True)
+        yield LogView(console).observe
+
+
+def headline(experiment: Experiment) -> str:
+    """One line that says what is being run."""
+    attackers = f"{experiment.num_byzantine} of {experiment.num_clients} clients Byzantine"
+    attacks = f"attack {experiment.attack}, votes {experiment.vote_attack}"
+    size = f", list of {experiment.list_size}" if experiment.keeps_list else ""
+    return f"{experiment.method} on {experiment.dataset}-{experiment.model}{size}: {attackers}, {attacks}"
+
+
+class LogView:
+    """A line each time the list is tested."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def observe(self, progress: Progress) -> None:
+        """Print a line if the round was one of testing."""
+        line = progress.line
+        if "accuracy" in line:
+            best = max(line["accuracy"].values())
+            text = (
+                f"round {line['round'] + 1}/{progress.experiment.rounds}  accuracy {best:.3f}  "
+                f"deployed {line['deployed_accuracy']:.3f}  {line['seconds'] * 1000:.0f} ms"
+            )
+            self.console.print(text, highlight=False, soft_wrap=True)
+
+
+class LiveView:
+    """A progress bar and the list as a table."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.progress: Progress | None = None
+        self.accuracy: dict[str, float] = {}
+        self.bar = Bar(
+            TextColumn("{task.description}"),
+            *(BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
+        )
+        self.task = self.bar.add_task("rounds", total=experiment.rounds)
+
+    def observe(self, progress: Progress) -> None:
+        """Take note of a round; it is drawn when the screen is next refreshed."""
+        self.progress = progress
+        self.accuracy = progress.line.get("accuracy", self.accuracy)
+
+    def render(self) -> RenderableType:
+        """The screen as it is now."""
+        title = Text(headline(self.experiment), style="bold")
+        if self.progress is None:
+            return Group(title, Text("loading data …"))
+        self.bar.update(self.task, completed=self.progress.line["round"] + 1)
+        table = list_table(self.progress, self.accuracy)
+        return Group(title, self.bar, table, Text(story(self.progress.line), style="dim"))
+
+
+def list_table(progress: Progress, accuracy: dict[str, float]) -> Table:
+    """The list, one model a row."""
+    table = Table("model", "parent", "age", "votes", "validation loss", "accuracy")
+    for column in table.columns:
+        column.justify = "right"
+    models, line = progress.models, progress.line
+    for model, parent, age in zip(models.ids, models.parents, models.ages, strict=True):
+        key = str(model)
+        votes = str(line["votes"].get(key, "–")) if progress.experiment.keeps_list else "–"
+        origin = "–" if parent < 0 else str(parent)
+        table.add_row(key, origin, str(age), votes, _number(line["loss"].get(key)), _number(accuracy.get(key)))
+    return table
+
+
+def story(line: dict[str, Any]) -> str:
+    """What happened in a round, in words."""
+    if "model" not in line:
+        return f"round {line['round'] + 1}: no usable update, the list stays"
+    text = f"round {line['round'] + 1}: {_who(line['client'])} trained model {line['model']} from {line['parent']}"
+    gone = ", ".join(map(str, line["removed"]))
+    rejected = sum(line["rejected"].values())
+    return text + (f"; {gone} left" if gone else "") + (f"; {rejected} replies rejected" if rejected else "")
+
+
+def _who(client: Client | list[Client]) -> str:
+    return f"{len(client)} clients" if isinstance(client, list) else f"client {client}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"

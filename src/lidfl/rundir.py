@@ -1,0 +1,178 @@
+"""The directory of a run: what is in it, and when it may be written to.
+
+| file | what it holds |
+|---|---|
+| `experiment.toml` | the settings, every one of them |
+| `rounds.jsonl` | a line a round |
+| `checkpoint.safetensors` | the list between two rounds, to resume from |
+| `statistics.safetensors` | mean and standard deviation by which images are standardised, and their shape |
+| `models.safetensors` | the final list |
+| `summary.json` | the result |
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save
+
+from lidfl.checkpoint import State, load_state, save_state, write_atomically
+from lidfl.config import Experiment
+from lidfl.datasets.federated import FederatedData, Statistics
+from lidfl.errors import LidflError
+
+Line = dict[str, Any]
+"""A line of rounds.jsonl."""
+
+MAY_DIFFER = {"name", "out", "rounds", "device"}
+"""Settings that a resumed run may change: none of them alters a round that is already done."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a run's models are for."""
+
+    image_shape: tuple[int, int, int]
+    num_classes: int
+    statistics: Statistics
+
+
+class RunDirectory:
+    """A run on disk."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    @property
+    def rounds_file(self) -> Path:
+        """The records, a line a round."""
+        return self.path / "rounds.jsonl"
+
+    @property
+    def checkpoint_file(self) -> Path:
+        """The state between two rounds."""
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def models_file(self) -> Path:
+        """The final list."""
+        return self.path / "models.safetensors"
+
+    def check(self, experiment: Experiment, *, resume: bool, overwrite: bool) -> None:
+        """Refuse what would lose or mix runs, and say how to go on; nothing is written yet."""
+        if resume and overwrite:
+            raise LidflError("--resume keeps what is there and --overwrite deletes it: choose one")
+        if not self.path.exists() or not any(self.path.iterdir()):
+            return
+        if not (self.path / "experiment.toml").exists():
+            raise LidflError(f"{self.path} is not a run of lidfl and is left alone; set --out to another directory")
+        if resume:
+            self._check_same(experiment)
+        elif not overwrite:
+            raise LidflError(f"{self.path} exists; go on with --resume, start anew with --overwrite, or set --out")
+
+    def open(self, experiment: Experiment, *, overwrite: bool) -> None:
+        """Make the directory ready for a run that has passed `check`."""
+        try:
+            if overwrite and self.path.exists():
+                shutil.rmtree(self.path)
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path / "experiment.toml", experiment.to_toml().encode())
+        except OSError as error:
+            raise LidflError(f"cannot write to {self.path}: {error.strerror}; set --out") from None
+
+    def _check_same(self, experiment: Experiment) -> None:
+        before = self.experiment()
+        changed = [name for name in before.differences(experiment) if name not in MAY_DIFFER]
+        if changed:
+            name = changed[0]
+            raise LidflError(
+                f"{self.path} was run with {name} = {getattr(before, name)!r}, not {getattr(experiment, name)!r}; "
+                "resume with the same settings, or set --out to start another run"
+            )
+        if experiment.rounds < before.rounds:
+            raise LidflError(f"{self.path} was run with {before.rounds} rounds; a resumed run can only have more")
+
+    def experiment(self) -> Experiment:
+        """The settings of the run that is here."""
+        if not (self.path / "experiment.toml").exists():
+            raise LidflError(f"{self.path} is not a run of lidfl: it has no experiment.toml")
+        return Experiment.from_toml(self.path / "experiment.toml", out=str(self.path))
+
+    def save(self, state: State) -> None:
+        """Checkpoint a state."""
+        save_state(self.checkpoint_file, state)
+
+    def restore(self, device: str) -> State | None:
+        """The last checkpoint, with the records cut back to it; None if there is none."""
+        if not self.checkpoint_file.exists():
+            self.rounds_file.unlink(missing_ok=True)
+            return None
+        state = load_state(self.checkpoint_file, device)
+        lines = self.rounds_file.read_bytes().splitlines(keepends=True) if state.rounds_done else []
+        if len(lines) < state.rounds_done:
+            raise LidflError(f"{self.rounds_file} is shorter than its checkpoint; start anew with --overwrite")
+        write_atomically(self.rounds_file, b"".join(lines[: state.rounds_done]))
+        return state
+
+    def lines(self) -> Iterator[Line]:
+        """The records, one by one."""
+        with self.rounds_file.open(encoding="utf-8") as file:
+            for line in file:
+                yield json.loads(line)
+
+    def finish(self, state: State, summary: dict[str, Any]) -> None:
+        """Write the final list and the result; the checkpoint stays, so that a run can be made longer."""
+        self.save(state)
+        save_state(self.models_file, state)
+        write_atomically(self.path / "summary.json", (json.dumps(summary, indent=2) + "\n").encode())
+
+    def final_state(self, device: str = "cpu") -> State:
+        """The final list of a finished run."""
+        if not self.models_file.exists():
+            raise LidflError(f"{self.path} has no final list; finish it: {resume_command(self.path)}")
+        return load_state(self.models_file, device)
+
+    def save_task(self, data: FederatedData) -> None:
+        """Keep what a client needs to judge the models with its own data, without the data set of the run."""
+        tensors = {"mean": data.statistics.mean.contiguous(), "std": data.statistics.std.contiguous()}
+        task = {"image_shape": data.image_shape, "num_classes": data.num_classes}
+        write_atomically(self.path / "statistics.safetensors", save(tensors, {"task": json.dumps(task)}))
+
+    def task(self) -> Task:
+        """The images and classes that the run's models are for."""
+        with safe_open(self.path / "statistics.safetensors", framework="pt") as file:
+            task = json.loads(file.metadata()["task"])
+            statistics = Statistics(file.get_tensor("mean"), file.get_tensor("std"))
+        channels, height, width = task["image_shape"]
+        return Task((channels, height, width), task["num_classes"], statistics)
+
+
+class Records:
+    """Appends lines to rounds.jsonl."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8")
+
+    def append(self, line: Line) -> None:
+        """Add a line."""
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+
+    def sync(self) -> None:
+        """Force the lines to disk, before the checkpoint that counts on them."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def resume_command(path: Path) -> str:
+    """What to type to go on with a run."""
+    return f"lidfl run --config {path / 'experiment.toml'} --resume"

@@ -1,0 +1,149 @@
+"""Runs an experiment in process, from its settings to its run directory."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from math import isfinite
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lidfl.checkpoint import State
+from lidfl.config import Experiment
+from lidfl.protocol import ModelList, Outcome, drive
+from lidfl.rundir import Line, Records, RunDirectory
+from lidfl.server import Server
+from lidfl.simulator import Simulator
+
+Summary = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What an observer is shown after every round."""
+
+    experiment: Experiment
+    models: ModelList
+    line: Line
+
+
+Observer = Callable[[Progress], None]
+
+
+def run(
+    experiment: Experiment, *, resume: bool = False, overwrite: bool = False, observe: Observer | None = None
+) -> Summary:
+    """Run an experiment and return its summary; everything is also written to `experiment.out`.
+
+    A run that is interrupted with Ctrl-C saves its state first; `resume=True` goes on from the last saved state,
+    and the result is the same, bit for bit, as if it had never stopped.
+
+    >>> summary = run(Experiment(rounds=30, out="runs/first"))  # doctest: +SKIP
+    """
+    # Collapsed models are full of denormal numbers, which some processors multiply a hundred times slower.
+    torch.set_flush_denormal(True)
+    directory = RunDirectory(experiment.out)
+    directory.check(experiment, resume=resume, overwrite=overwrite)
+    simulator = Simulator.of(experiment)
+    directory.open(experiment, overwrite=overwrite)
+    directory.save_task(simulator.data)
+    server = Server(experiment)
+    state = directory.restore(experiment.device) or State(0, server.start(simulator.network.initial()))
+    with closing(Records(directory.rounds_file)) as records:
+        state = _play(experiment, simulator, server, state, directory, records, observe)
+    summary = summarise(experiment, simulator, state.models, directory)
+    directory.finish(state, summary)
+    return summary
+
+
+def _play(
+    experiment: Experiment,
+    simulator: Simulator,
+    server: Server,
+    state: State,
+    directory: RunDirectory,
+    records: Records,
+    observe: Observer | None,
+) -> State:
+    """All rounds that are left, with checkpoints on the way and one more when the user interrupts."""
+    try:
+        while state.rounds_done < experiment.rounds:
+            if state.rounds_done % experiment.checkpoint_every == 0:
+                records.sync()
+                directory.save(state)
+            state, line = _play_round(experiment, simulator, server, state, records)
+            if observe:
+                observe(Progress(experiment, state.models, line))
+    except KeyboardInterrupt:
+        records.sync()
+        directory.save(state)
+        raise
+    return state
+
+
+def _play_round(
+    experiment: Experiment, simulator: Simulator, server: Server, state: State, records: Records
+) -> tuple[State, Line]:
+    began = perf_counter()
+    simulator.seconds.clear()
+    outcome = drive(server.round(state.models, state.rounds_done), simulator.answer)
+    done = state.rounds_done + 1
+    line = describe(outcome, simulator)
+    if done % experiment.eval_every == 0 or done == experiment.rounds:
+        line |= assess(outcome.models, simulator)
+    line |= {"seconds": perf_counter() - began, "phases": dict(simulator.seconds)}
+    records.append(line)
+    return State(done, outcome.models), line
+
+
+def describe(outcome: Outcome, simulator: Simulator) -> Line:
+    """The record of a round as a line of rounds.jsonl, with what only the simulator knows."""
+    record = outcome.record
+    line: Line = {"round": record.round_index}
+    for birth in record.born:
+        honest = simulator.byzantine.isdisjoint(birth.clients)
+        clients = birth.clients[0] if len(birth.clients) == 1 else list(birth.clients)
+        line |= {"model": birth.model, "client": clients, "parent": birth.parent, "honest": honest}
+    return line | {
+        "votes": {str(model): count for model, count in record.votes.items()},
+        "loss": _by_model(*simulator.known_losses(record.votes)),
+        "removed": list(record.removed),
+        "rejected": record.rejected,
+    }
+
+
+def assess(models: ModelList, simulator: Simulator) -> Line:
+    """Accuracy of each model of the list, and what honest clients would deploy."""
+    return {
+        "accuracy": _by_model(models.ids, simulator.accuracies(models).mean(0)),
+        "deployed_accuracy": simulator.deployed_accuracy(models),
+    }
+
+
+def _by_model(ids: Sequence[int], values: Sequence[float] | NDArray[np.float64]) -> dict[str, float | None]:
+    """Values by model id as JSON has them: keys are strings, and there is no infinity."""
+    return {str(model): float(value) if isfinite(value) else None for model, value in zip(ids, values, strict=True)}
+
+
+def summarise(
+    experiment: Experiment, simulator: Simulator, models: ModelList, directory: RunDirectory
+) -> Summary:
+    """The result of a run. `test_accuracy` is the paper's: per model the mean over all clients, then the best."""
+    accuracies = simulator.accuracies(models).mean(0)
+    seconds = sum(line["seconds"] for line in directory.lines())
+    return {
+        "test_accuracy": float(accuracies.max()),
+        "deployed_accuracy": simulator.deployed_accuracy(models),
+        "per_model_accuracy": _by_model(models.ids, accuracies),
+        "rounds": experiment.rounds,
+        "seconds": seconds,
+        "seconds_per_round": seconds / experiment.rounds,
+        "list_size": experiment.list_size,
+        "num_byzantine": experiment.num_byzantine,
+        "experiment": asdict(experiment),
+        "version": version("lidfl"),
+    }

@@ -1,0 +1,245 @@
+"""Answers a server's requests in process: honest clients and adversaries, all of them vectorised.
+
+This is the only place that knows who is Byzantine.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lidfl import datasets, models
+from lidfl.attacks import attack
+from lidfl.client import LocalTraining, draw_batches, finite_or_inf, image_losses
+from lidfl.config import Experiment
+from lidfl.datasets.federated import FederatedData, Shards, Statistics, federate, parse_split
+from lidfl.elections import honest_ballots, vote_attack
+from lidfl.engines import Jobs, engine_for
+from lidfl.errors import LidflError
+from lidfl.parameters import Network
+from lidfl.partitions import split_clients
+from lidfl.protocol import ModelList, Replies, Request, Train, Trained, Vote
+from lidfl.seeds import rng_for, seed_for
+from lidfl.types import Ballot, Client, Losses, Parameters, Updates
+
+
+def load_data(experiment: Experiment, statistics: Statistics | None = None) -> FederatedData:
+    """The experiment's data, dealt to its clients and split, the same in every process that asks."""
+    seed = experiment.seed
+    data = datasets.load(experiment.dataset, rng_for(seed, "dataset"))
+    rng = rng_for(seed, "partition")
+    clients = split_clients(experiment.partition, data.labels, data.writers, experiment.num_clients, rng)
+    ratio = parse_split(experiment.split)
+    return federate(data, clients, ratio, rng_for(seed, "split"), experiment.device, statistics)
+
+
+def build_network(experiment: Experiment, data: FederatedData) -> Network:
+    """The experiment's model, initialised from its seed, checked to fit the data."""
+    seed = seed_for(experiment.seed, "model")
+    module = models.build(experiment.model, data.image_shape, data.num_classes, seed).to(experiment.device)
+    network = Network(module)
+    sample = data.train.images[:2]
+    try:
+        logits = network.apply(network.unflatten(network.initial()), sample, training=False)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise LidflError(f"model '{experiment.model}' does not take images of {data.image_shape}: {reason}") from None
+    if logits.shape != (len(sample), data.num_classes):
+        raise LidflError(
+            f"model '{experiment.model}' gives outputs of shape {tuple(logits.shape[1:])}; "
+            f"{experiment.dataset} has {data.num_classes} classes, so it must be ({data.num_classes},)"
+        )
+    return network
+
+
+def draw_byzantine(experiment: Experiment) -> frozenset[Client]:
+    """Who is Byzantine: num_byzantine clients at random."""
+    rng = rng_for(experiment.seed, "byzantine")
+    return frozenset(rng.choice(experiment.num_clients, experiment.num_byzantine, replace=False).tolist())
+
+
+class Simulator:
+    """All clients of an experiment."""
+
+    def __init__(self, experiment: Experiment, data: FederatedData, network: Network) -> None:
+        self.experiment = experiment
+        self.data = data
+        self.network = network
+        self.byzantine = draw_byzantine(experiment)
+        self.honest = [client for client in range(experiment.num_clients) if client not in self.byzantine]
+        self.attack = attack.resolve(experiment.attack)
+        self.vote_attack = vote_attack.resolve(experiment.vote_attack)
+        self.training = LocalTraining(
+            experiment.local_steps, experiment.batch_size, experiment.learning_rate, experiment.momentum
+        )
+        self.engine = engine_for(network, self.training, data.train.images, self._training_labels())
+        self.seconds: Counter[str] = Counter()
+        self.evaluations: Counter[int] = Counter()
+        """How often the validation losses of each model, by id, were computed."""
+        self._losses: dict[int, NDArray[np.float64]] = {}
+        self._accuracies: dict[int, NDArray[np.float64]] = {}
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> "Simulator":
+        """The simulator of an experiment, with its data loaded and its model built."""
+        data = load_data(experiment)
+        return cls(experiment, data, build_network(experiment, data))
+
+    def answer(self, request: Request) -> Replies:
+        """Every client's reply to a request."""
+        match request:
+            case Train():
+                return self._train(request)
+            case Vote():
+                return self._vote(request)
+
+    # Training
+
+    def _train(self, request: Train) -> Replies:
+        with self._timed("training"):
+            replies: list[tuple[Client, Trained]] = []
+            for parent in sorted({offer[0] for offer in request.offers.values()}):
+                workers = [client for client, offer in request.offers.items() if offer[0] == parent]
+                start = request.models.parameters[parent]
+                sent = self._sent_updates(start, workers, request.round_index, parent)
+                replies += [(client, Trained(parent, sent[client])) for client in workers]
+            return replies
+
+    def _sent_updates(
+        self, start: Parameters, workers: Sequence[Client], round_index: int, parent: int
+    ) -> dict[Client, Parameters]:
+        """What each worker sends for one model: its update, or what the attack makes of it."""
+        attackers = [client for client in workers if client in self.byzantine]
+        behaves = "labels" in self.attack.wants
+        needed = {client for client in workers if client not in self.byzantine}
+        needed |= set(attackers) if behaves or "own" in self.attack.wants else set()
+        needed |= set(self.honest) if attackers and "honest" in self.attack.wants else set()
+        updates = self._honest_updates(start, sorted(needed), round_index)
+        if behaves or not attackers:
+            return updates
+        forged = self.attack(
+            own=_rows(updates, attackers) if "own" in self.attack.wants else None,
+            honest=_rows(updates, self.honest) if "honest" in self.attack.wants else None,
+            num_byzantine=len(self.byzantine),
+            num_classes=self.data.num_classes,
+            rng=rng_for(self.experiment.seed, "attack", round_index, parent),
+        ).expand(len(attackers), -1)
+        return updates | dict(zip(attackers, forged, strict=True))
+
+    def _honest_updates(
+        self, start: Parameters, clients: Sequence[Client], round_index: int
+    ) -> dict[Client, Parameters]:
+        """The updates of clients that train as they should, through the engine in sets of equal shape."""
+        batches = {client: self._batches(client, round_index) for client in clients}
+        updates: dict[Client, Parameters] = {}
+        for size in sorted({rows.shape[1] for rows in batches.values()}):
+            group = [client for client in clients if batches[client].shape[1] == size]
+            rows = torch.from_numpy(np.stack([batches[client] for client in group])).to(start.device)
+            seeds = tuple(seed_for(self.experiment.seed, "dropout", round_index, client) for client in group)
+            trained = self.engine(Jobs(start.expand(len(group), -1), rows, seeds))
+            updates |= dict(zip(group, trained, strict=True))
+        return updates
+
+    def _batches(self, client: Client, round_index: int) -> NDArray[np.int64]:
+        """A client's batches as rows of all clients' training images."""
+        offsets = self.data.train.offsets
+        size = int(offsets[client + 1] - offsets[client])
+        rng = rng_for(self.experiment.seed, "batch", round_index, client)
+        return draw_batches(size, self.training, rng) + offsets[client]
+
+    def _training_labels(self) -> Tensor:
+        """Training labels, those of Byzantine clients poisoned if the attack is one on data."""
+        shards = self.data.train
+        if "labels" not in self.attack.wants:
+            return shards.labels
+        owners = np.repeat(np.arange(len(shards.sizes)), shards.sizes)
+        poisoned = torch.from_numpy(np.isin(owners, sorted(self.byzantine))).to(shards.labels.device)
+        flipped = self.attack(labels=shards.labels, num_classes=self.data.num_classes)
+        return torch.where(poisoned, flipped, shards.labels)
+
+    # Voting
+
+    def _vote(self, request: Vote) -> Replies:
+        losses = self.losses(request.candidates)
+        with self._timed("voting"):
+            honest = [client for client in request.voters if client not in self.byzantine]
+            attackers = [client for client in request.voters if client in self.byzantine]
+            ballots = honest_ballots(losses[honest])
+            forged = self._forged_ballots(request, losses[attackers], losses[honest], ballots)
+            return [*zip(honest, ballots, strict=True), *zip(attackers, forged, strict=True)]
+
+    def _forged_ballots(
+        self, request: Vote, own: Losses, honest: Losses, ballots: Sequence[Ballot]
+    ) -> list[Ballot]:
+        if len(own) == 0:
+            return []
+        return self.vote_attack(
+            losses=own,
+            honest_losses=honest,
+            honest_ballots=ballots,
+            ages=request.candidates.ages,
+            seats=request.seats,
+            rng=rng_for(self.experiment.seed, "vote", request.round_index),
+        )
+
+    def losses(self, candidates: ModelList) -> Losses:
+        """Every client's validation loss of every candidate, (num_clients, candidates).
+
+        A model is evaluated once: the losses of those that stay in the list are remembered.
+        """
+        with self._timed("evaluation"):
+            known = {model: self._losses[model] for model in candidates.ids if model in self._losses}
+            for model, vector in zip(candidates.ids, candidates.parameters, strict=True):
+                if model not in known:
+                    known[model] = finite_or_inf(self._client_means(vector, self.data.validation)[0])
+                    self.evaluations[model] += 1
+            self._losses = known
+            return np.stack([known[model] for model in candidates.ids], axis=1)
+
+    def known_losses(self, ids: Iterable[int]) -> tuple[list[int], list[float]]:
+        """Those of the models that have been judged, and the mean over all clients of each one's loss."""
+        judged = [model for model in ids if model in self._losses]
+        return judged, [float(self._losses[model].mean()) for model in judged]
+
+    # Testing
+
+    def accuracies(self, candidates: ModelList) -> NDArray[np.float64]:
+        """Every client's test accuracy of every model, (num_clients, models)."""
+        with self._timed("testing"):
+            known = {model: self._accuracies[model] for model in candidates.ids if model in self._accuracies}
+            for model, vector in zip(candidates.ids, candidates.parameters, strict=True):
+                if model not in known:
+                    known[model] = self._client_means(vector, self.data.test)[1].cpu().numpy()
+            self._accuracies = known
+            return np.stack([known[model] for model in candidates.ids], axis=1)
+
+    def deployed_accuracy(self, candidates: ModelList) -> float:
+        """The mean test accuracy of honest clients, each with the model of its lowest validation loss."""
+        chosen = self.losses(candidates).argmin(1)
+        return float(self.accuracies(candidates)[self.honest, chosen[self.honest]].mean())
+
+    def _client_means(self, vector: Parameters, shards: Shards) -> tuple[Tensor, Tensor]:
+        """Mean loss and accuracy of one model for every client, in one pass over all their images."""
+        losses, correct = image_losses(self.network, vector, shards.images, shards.labels)
+        return _segment_means(losses, shards), _segment_means(correct, shards)
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        began = perf_counter()
+        yield
+        self.seconds[phase] += perf_counter() - began
+
+
+def _rows(updates: dict[Client, Parameters], clients: Iterable[Client]) -> Updates:
+    return torch.stack([updates[client] for client in clients])
+
+
+def _segment_means(values: Tensor, shards: Shards) -> Tensor:
+    """The mean over each client's own images."""
+    sizes = torch.from_numpy(shards.sizes).to(values.device)
+    return torch.segment_reduce(values.double(), "mean", lengths=sizes)
