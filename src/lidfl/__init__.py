@@ -5,7 +5,8 @@
 | `Experiment`, `run` | the settings of a run, and running it |
 | `RunDirectory`, `pick` | reading a run, and choosing a model from its list as a client does |
 | `ModelList` | the list of models that a server keeps |
-| `aggregator`, `attack`, `vote_attack`, `election`, `dataset`, `partition`, `model` | registries; each is also the decorator that adds to it |
+| `aggregator`, `attack`, `vote_attack`, `election` | registries of rules; each is also a decorator that adds one |
+| `dataset`, `partition`, `model` | the same for data and models |
 | `LidflError` | what is raised when the user can mend it |
 """
 

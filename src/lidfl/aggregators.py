@@ -36,8 +36,8 @@ def gm(updates: Updates, *, iterations: int = 1) -> Parameters:
     """
     centre = updates.mean(0)
     for _ in range(iterations):
-        weights = 1 / (updates - centre).norm(dim=1).clamp_min(1e-5)
-        centre = (weights / weights.sum()) @ updates
+        weights = (updates - centre).norm(dim=1).clamp_min(1e-5).reciprocal()
+        centre = torch.mv(updates.T, weights / weights.sum())
     return centre
 
 

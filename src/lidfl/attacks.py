@@ -20,9 +20,7 @@ from torch import Tensor
 from lidfl.registry import Registry
 from lidfl.types import Parameters, Updates
 
-attack = Registry[Tensor](
-    "attack", frozenset({"own", "honest", "num_byzantine", "num_classes", "rng", "labels"})
-)
+attack = Registry[Tensor]("attack", frozenset({"own", "honest", "num_byzantine", "num_classes", "rng", "labels"}))
 
 
 @attack

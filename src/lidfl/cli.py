@@ -17,10 +17,11 @@ from lidfl.datasets import dataset
 from lidfl.display import display
 from lidfl.errors import LidflError
 from lidfl.picking import pick
-from lidfl.rundir import resume_command
+from lidfl.registry import Registry
+from lidfl.rundir import RunDirectory, resume_command
 from lidfl.simulation import Summary, run
 
-REGISTRIES = [
+REGISTRIES: list[Registry[Any]] = [
     dataset,
     partitions.partition,
     models.model,
@@ -135,15 +136,21 @@ class Demo:
 
 
 def run_shown(
-    experiment: Experiment, console: Console, *, resume: bool = False, overwrite: bool = False, quiet: bool = False
+    experiment: Experiment,
+    console: Console,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    quiet: bool = False,
 ) -> Summary:
     """Run an experiment with a display; on Ctrl-C say how to go on."""
     try:
         with display(experiment, console, quiet=quiet) as observe:
             return run(experiment, resume=resume, overwrite=overwrite, observe=observe)
     except KeyboardInterrupt:
-        command = resume_command(Path(experiment.out))
-        raise LidflError(f"stopped; the state is saved, go on with: {command}") from None
+        if RunDirectory(experiment.out).checkpoint_file.exists():
+            console.print(f"\nstopped; go on with: {resume_command(Path(experiment.out))}", soft_wrap=True)
+        raise
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {"run": Run, "pick": Pick, "list": ListRegistered, "demo": Demo}
@@ -160,3 +167,5 @@ def main() -> None:
     except LidflError as error:
         print(f"lidfl: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -84,13 +84,12 @@ def candidate_losses(network: Network, candidates: Updates, images: Tensor, labe
 
 
 @torch.no_grad()
-def image_losses(
-    network: Network, vector: Parameters, images: Tensor, labels: Tensor, chunk: int = 256
-) -> tuple[Tensor, Tensor]:
+def image_losses(network: Network, vector: Parameters, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Cross-entropy of each image, and whether its class is predicted right."""
+    chunk = 256 if network.convolves else 8192  # what fits the cache between layers
     tensors = {name: _own_copy(part) for name, part in network.unflatten(vector).items()}
     losses, correct = [], []
-    for some_images, some_labels in zip(images.split(chunk), labels.split(chunk), strict=True):
+    for some_images, some_labels in zip(torch.split(images, chunk), torch.split(labels, chunk), strict=True):
         logits = network.apply(tensors, some_images, training=False)
         losses.append(F.cross_entropy(logits, some_labels, reduction="none"))
         correct.append(logits.argmax(1) == some_labels)

@@ -171,7 +171,14 @@ class Experiment:
                 raise LidflError(f"{setting.name} must be {kind_name}, not {value!r}")
 
     def _check_numbers(self) -> None:
-        at_least_one = ["num_clients", "rounds", "local_steps", "batch_size", "eval_every", "checkpoint_every"]
+        at_least_one = [
+            "num_clients",
+            "rounds",
+            "local_steps",
+            "batch_size",
+            "eval_every",
+            "checkpoint_every",
+        ]
         for name in at_least_one:
             if getattr(self, name) < 1:
                 raise LidflError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -184,8 +191,9 @@ class Experiment:
 
     def _check_names(self) -> None:
         """Resolve every name once, so that a slip is reported before round one."""
-        for registry, spec in [(dataset, self.dataset), (partition, self.partition), (attack, self.attack)]:
-            registry.resolve(spec)
+        dataset.resolve(self.dataset)
+        partition.resolve(self.partition)
+        attack.resolve(self.attack)
         vote_attack.resolve(self.vote_attack)
         election.resolve(self.election)
         models.resolve(self.model)
@@ -235,4 +243,6 @@ def _name(spec: object) -> str:
 
 def _toml_value(value: str | int | float) -> str:
     # A JSON string is a TOML string, but for DEL, which only TOML wants escaped.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") if isinstance(value, str) else repr(value)
+    return (
+        json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") if isinstance(value, str) else repr(value)
+    )

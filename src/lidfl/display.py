@@ -65,7 +65,13 @@ class LiveView:
         self.accuracy: dict[str, float] = {}
         self.bar = Bar(
             TextColumn("{task.description}"),
-            *(BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
+            *(
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+            ),
         )
         self.task = self.bar.add_task("rounds", total=experiment.rounds)
 

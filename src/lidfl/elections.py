@@ -103,9 +103,7 @@ def coordinated(
     return lift(worst_last[-seats:], tally, ages, len(losses))
 
 
-def lift(
-    targets: Sequence[Position], tally: Sequence[int], ages: Sequence[int], ballots: int
-) -> list[Ballot]:
+def lift(targets: Sequence[Position], tally: Sequence[int], ages: Sequence[int], ballots: int) -> list[Ballot]:
     """Spend ballots one by one on whichever target would go first: no other spending lifts them all higher."""
     total = list(tally)
     cast: list[Ballot] = []

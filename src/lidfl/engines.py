@@ -69,7 +69,7 @@ def linear_engine(training: LocalTraining, images: Tensor, labels: Tensor) -> En
 
     def pack(vectors: Updates) -> Tensor:
         classes = vectors.shape[1] // (inputs + 1)
-        weight, bias = vectors.split([classes * inputs, classes], dim=1)
+        weight, bias = torch.split(vectors, [classes * inputs, classes], dim=1)
         return torch.cat([weight.view(-1, classes, inputs).transpose(1, 2), bias.unsqueeze(1)], dim=1)
 
     def unpack(packed: Tensor) -> Updates:

@@ -79,7 +79,7 @@ def _import(module_name: str, attribute: str) -> Callable[..., nn.Module]:
     except ModuleNotFoundError as error:
         known = ", ".join(model)
         raise LidflError(
-            f"model '{module_name}:{attribute}': {error}; choose from {known}, or name an importable module:function"
+            f"model '{module_name}:{attribute}': {error}; choose from {known}, or name a module:function"
         ) from None
     except AttributeError:
         raise LidflError(f"model '{module_name}:{attribute}': the module has no '{attribute}'") from None

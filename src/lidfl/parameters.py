@@ -27,6 +27,7 @@ class Network:
         self.shapes = {name: tensor.shape for name, tensor in (self.trained | self.statistics).items()}
         self.sizes = [prod(shape) for shape in self.shapes.values()]
         self.dim = sum(self.sizes)
+        self.convolves = any(len(shape) == 4 for shape in self.shapes.values())
         if self.dim == 0:
             raise LidflError("the model has no parameters to train")
 
@@ -40,7 +41,7 @@ class Network:
 
     def unflatten(self, vector: Parameters) -> dict[str, Tensor]:
         """Cut a vector into named tensors, as views of it."""
-        parts = vector.split(self.sizes)
+        parts = torch.split(vector, self.sizes)
         return {name: part.view(shape) for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)}
 
     def apply(self, tensors: Mapping[str, Tensor], images: Tensor, *, training: bool) -> Tensor:

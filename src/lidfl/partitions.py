@@ -77,9 +77,7 @@ def dirichlet(
     dealt: list[list[NDArray[np.int64]]] = [[] for _ in range(num_clients)]
     for label in np.unique(labels):
         shares = rng.dirichlet(np.full(num_clients, concentration))
-        for hand, images in zip(
-            dealt, _cut(rng.permutation(np.flatnonzero(labels == label)), shares), strict=True
-        ):
+        for hand, images in zip(dealt, _cut(rng.permutation(np.flatnonzero(labels == label)), shares), strict=True):
             hand.append(images)
     return _top_up([np.concatenate(hand) for hand in dealt], rng)
 
@@ -159,9 +157,7 @@ def _refuse_too_many(num_clients: int, most: int) -> None:
 def _check(spec: str, clients: list[NDArray[np.int64]], num_clients: int, num_images: int) -> None:
     """Hold a partition, which may be a third party's, to what the rest relies on."""
     if len(clients) != num_clients:
-        raise LidflError(
-            f"partition '{spec}' made {len(clients)} clients, not {num_clients}; mend the partition"
-        )
+        raise LidflError(f"partition '{spec}' made {len(clients)} clients, not {num_clients}; mend the partition")
     smallest = min(len(images) for images in clients)
     if smallest < MIN_IMAGES:
         raise LidflError(
@@ -169,6 +165,4 @@ def _check(spec: str, clients: list[NDArray[np.int64]], num_clients: int, num_im
         )
     dealt = np.concatenate(clients)
     if dealt.min() < 0 or dealt.max() >= num_images or len(np.unique(dealt)) != len(dealt):
-        raise LidflError(
-            f"partition '{spec}' dealt an image twice or one that is not there; mend the partition"
-        )
+        raise LidflError(f"partition '{spec}' dealt an image twice or one that is not there; mend the partition")

@@ -146,13 +146,17 @@ Answer: TypeAlias = Callable[[Request], Replies]
 class Aggregate(Protocol):
     """A bound aggregator."""
 
-    def __call__(self, updates: Updates, *, num_honest: int, rng: np.random.Generator) -> Parameters | Groups: ...
+    def __call__(self, updates: Updates, *, num_honest: int, rng: np.random.Generator) -> Parameters | Groups:
+        """Turn updates, one a row, into one update or groups of rows."""
+        ...
 
 
 class Elect(Protocol):
     """A bound election: which candidates go."""
 
-    def __call__(self, ballots: Sequence[Ballot], ages: Sequence[int], seats: int) -> list[Position]: ...
+    def __call__(self, ballots: Sequence[Ballot], ages: Sequence[int], seats: int) -> list[Position]:
+        """The positions that go, so that `seats` stay."""
+        ...
 
 
 def lid_round(

@@ -129,9 +129,7 @@ def _by_model(ids: Sequence[int], values: Sequence[float] | NDArray[np.float64])
     return {str(model): float(value) if isfinite(value) else None for model, value in zip(ids, values, strict=True)}
 
 
-def summarise(
-    experiment: Experiment, simulator: Simulator, models: ModelList, directory: RunDirectory
-) -> Summary:
+def summarise(experiment: Experiment, simulator: Simulator, models: ModelList, directory: RunDirectory) -> Summary:
     """The result of a run. `test_accuracy` is the paper's: per model the mean over all clients, then the best."""
     accuracies = simulator.accuracies(models).mean(0)
     seconds = sum(line["seconds"] for line in directory.lines())

@@ -3,7 +3,7 @@
 This is the only place that knows who is Byzantine.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
@@ -48,7 +48,9 @@ def build_network(experiment: Experiment, data: FederatedData) -> Network:
         logits = network.apply(network.unflatten(network.initial()), sample, training=False)
     except (RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise LidflError(f"model '{experiment.model}' does not take images of {data.image_shape}: {reason}") from None
+        raise LidflError(
+            f"model '{experiment.model}' does not take images of {data.image_shape}: {reason}"
+        ) from None
     if logits.shape != (len(sample), data.num_classes):
         raise LidflError(
             f"model '{experiment.model}' gives outputs of shape {tuple(logits.shape[1:])}; "
@@ -78,7 +80,7 @@ class Simulator:
             experiment.local_steps, experiment.batch_size, experiment.learning_rate, experiment.momentum
         )
         self.engine = engine_for(network, self.training, data.train.images, self._training_labels())
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.evaluations: Counter[int] = Counter()
         """How often the validation losses of each model, by id, were computed."""
         self._losses: dict[int, NDArray[np.float64]] = {}
@@ -150,7 +152,7 @@ class Simulator:
         offsets = self.data.train.offsets
         size = int(offsets[client + 1] - offsets[client])
         rng = rng_for(self.experiment.seed, "batch", round_index, client)
-        return draw_batches(size, self.training, rng) + offsets[client]
+        return draw_batches(size, self.training, rng) + int(offsets[client])
 
     def _training_labels(self) -> Tensor:
         """Training labels, those of Byzantine clients poisoned if the attack is one on data."""

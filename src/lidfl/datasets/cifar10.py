@@ -35,9 +35,7 @@ def cifar10(*, path: str = "", images: int = 50_000, rng: Generator) -> Dataset:
         raise LidflError(f"{source} holds no images; download {ARCHIVE} again from {PAGE}")
     labels = take_rows([part[:, 0] for part in records], rows).astype(np.int64)
     if labels.max() >= NUM_CLASSES:
-        raise LidflError(
-            f"{source} holds label {labels.max()} and is not CIFAR-10; get {ARCHIVE} from {PAGE}"
-        )
+        raise LidflError(f"{source} holds label {labels.max()} and is not CIFAR-10; get {ARCHIVE} from {PAGE}")
     planes = [part[:, 1:].reshape(-1, 3, 32, 32) for part in records]
     return Dataset(take_rows(planes, rows), labels, NUM_CLASSES, "channel")
 
@@ -57,9 +55,7 @@ def _read_folder(folder: Path) -> dict[str, bytes]:
     try:
         return {name: (folder / name).read_bytes() for name in BATCHES if (folder / name).is_file()}
     except OSError as error:
-        raise LidflError(
-            f"cannot read {folder}; check its permissions or get {ARCHIVE} from {PAGE}"
-        ) from error
+        raise LidflError(f"cannot read {folder}; check its permissions or get {ARCHIVE} from {PAGE}") from error
 
 
 def _read_archive(file: Path) -> dict[str, bytes]:
@@ -72,10 +68,9 @@ def _read_archive(file: Path) -> dict[str, bytes]:
                 if name in BATCHES and member.isfile() and member.size <= MAX_BATCH:
                     content = archive.extractfile(member)
                     batches[name] = content.read() if content else b""
-    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        raise LidflError(
-            f"{file} is damaged or no tar archive; download {ARCHIVE} again from {PAGE}"
-        ) from error
+    except (OSError, EOFError, TypeError, ValueError, tarfile.TarError, zlib.error) as error:
+        # tarfile lets TypeError and ValueError of its own parsing through on some damaged headers.
+        raise LidflError(f"{file} is damaged or no tar archive; download {ARCHIVE} again from {PAGE}") from error
     return batches
 
 

@@ -87,9 +87,7 @@ def parse_split(text: str) -> tuple[int, int, int]:
     """Read a ratio of training to validation to test images, such as `36:9:5`."""
     parts = text.split(":")
     if len(parts) != 3 or not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
-        raise LidflError(
-            f"split '{text}' must be train:validation:test in whole numbers from 1, such as 36:9:5"
-        )
+        raise LidflError(f"split '{text}' must be train:validation:test in whole numbers from 1, such as 36:9:5")
     train, validation, test = map(int, parts)
     return train, validation, test
 
@@ -138,9 +136,7 @@ def federate(
         statistics = measure(data.images, np.concatenate(train), data.standardise)
     elif not _fits(statistics.mean, data.images) or not _fits(statistics.std, data.images):
         shape = tuple(statistics.mean.shape)
-        raise LidflError(
-            f"images are {(channels, height, width)}, the statistics {shape}; bring matching images"
-        )
+        raise LidflError(f"images are {(channels, height, width)}, the statistics {shape}; bring matching images")
     return FederatedData(
         _shards(data, train, statistics).to(device),
         _shards(data, validation, statistics).to(device),
@@ -151,9 +147,7 @@ def federate(
     )
 
 
-def _cut_client(
-    images: Indices, ratio: tuple[int, int, int], rng: Generator
-) -> tuple[Indices, Indices, Indices]:
+def _cut_client(images: Indices, ratio: tuple[int, int, int], rng: Generator) -> tuple[Indices, Indices, Indices]:
     """One client's rows in random order, as training, validation and test rows."""
     train, validation, _ = split_sizes(len(images), ratio)
     first, second, third = np.split(rng.permutation(images), [train, train + validation])

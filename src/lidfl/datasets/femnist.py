@@ -191,9 +191,7 @@ def _read_emnist(folder: Path) -> _Source:
     """Merge the training files with the test files, where these are there too."""
     splits = [split for split in ("train", "test") if _idx_file(folder, f"{split}-images-idx3")]
     pairs = [_read_emnist_split(folder, split) for split in splits]
-    return _Source(
-        [images for images, _ in pairs], np.concatenate([labels for _, labels in pairs]), None, True
-    )
+    return _Source([images for images, _ in pairs], np.concatenate([labels for _, labels in pairs]), None, True)
 
 
 def _read_emnist_split(folder: Path, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

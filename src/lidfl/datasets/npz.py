@@ -1,17 +1,31 @@
 """Anyone's own images or feature vectors, from a NumPy .npz file. Nothing is ever unpickled."""
 
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from lidfl.datasets.base import DATA_VARIABLE, Dataset, Images, dataset, locate
 from lidfl.errors import LidflError
 
-UNREADABLE = (OSError, EOFError, MemoryError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error)
+Archive: TypeAlias = "NpzFile[Any]"
+
+UNREADABLE = (
+    OSError,
+    EOFError,
+    MemoryError,
+    RuntimeError,
+    SyntaxError,
+    ValueError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 """What NumPy and zipfile raise on files that are damaged, or no archives at all."""
 
 MAX_CLASSES = 100_000
@@ -27,9 +41,7 @@ def npz(*, path: str) -> Dataset:
     """
     file = locate(path)
     if not file.exists():
-        raise LidflError(
-            f"no file {file}; write npz:path/to/file.npz or set {DATA_VARIABLE} to its directory"
-        )
+        raise LidflError(f"no file {file}; write npz:path/to/file.npz or set {DATA_VARIABLE} to its directory")
     return read_npz(file)
 
 
@@ -45,31 +57,43 @@ def read_npz(file: Path) -> Dataset:
 def _read_arrays(file: Path) -> dict[str, NDArray[Any]]:
     """The arrays `images` and `labels`, under these or their short names, and `writers` if it is there."""
     try:
-        archive = np.load(file, allow_pickle=False)
+        # NumPy leaves a file open that it cannot read, so the file is opened here.
+        with file.open("rb") as stream, _archive(stream, file) as archive:
+            found = archive.files
+            names = {
+                "images": _name_in(found, "images", "x", file),
+                "labels": _name_in(found, "labels", "y", file),
+            }
+            if "writers" in found:
+                names["writers"] = "writers"
+            return {key: _read_array(archive, name, file) for key, name in names.items()}
+    except OSError as error:
+        raise _unreadable(file) from error
+
+
+def _archive(stream: BinaryIO, file: Path) -> Archive:
+    try:
+        archive = np.load(stream, allow_pickle=False)
     except UNREADABLE as error:
-        raise LidflError(f"{file} is not a readable .npz file; write it with numpy.savez") from error
-    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise _unreadable(file) from error
+    if not isinstance(archive, NpzFile):
         raise LidflError(f"{file} is a single array; write images and labels into one file with numpy.savez")
-    with archive:
-        found = archive.files
-        names = {
-            "images": _name_in(found, "images", "x", file),
-            "labels": _name_in(found, "labels", "y", file),
-        }
-        if "writers" in found:
-            names["writers"] = "writers"
-        return {key: _read_array(archive, name, file) for key, name in names.items()}
+    return archive
+
+
+def _unreadable(file: Path) -> LidflError:
+    return LidflError(f"{file} is not a readable .npz file; write it with numpy.savez")
 
 
 def _name_in(found: list[str], name: str, short: str, file: Path) -> str:
     for candidate in (name, short):
         if candidate in found:
             return candidate
-    listed = ", ".join(found) or "nothing"
+    listed = ", ".join(map(repr, found)) or "nothing"
     raise LidflError(f"{file} has no array '{name}' or '{short}', but {listed}; rename one with numpy.savez")
 
 
-def _read_array(archive: "np.lib.npyio.NpzFile[Any]", name: str, file: Path) -> NDArray[Any]:
+def _read_array(archive: Archive, name: str, file: Path) -> NDArray[Any]:
     try:
         array = archive[name]
     except UNREADABLE as error:
@@ -104,9 +128,7 @@ def _checked_images(images: NDArray[Any], file: Path) -> Images:
 
 def _checked_labels(labels: NDArray[Any], count: int, file: Path) -> NDArray[np.int64]:
     if labels.shape != (count,):
-        raise LidflError(
-            f"{file} has {count} images but labels of shape {labels.shape}; save one label per image"
-        )
+        raise LidflError(f"{file} has {count} images but labels of shape {labels.shape}; save one label per image")
     if labels.dtype.kind not in "iu":
         raise LidflError(f"labels of {file} are {labels.dtype}; convert them to integers from 0")
     lowest, highest = int(labels.min()), int(labels.max())
@@ -118,9 +140,7 @@ def _checked_labels(labels: NDArray[Any], count: int, file: Path) -> NDArray[np.
 def _checked_writers(writers: NDArray[Any], count: int, file: Path) -> NDArray[np.int64]:
     """Writers, given as numbers or as names, numbered from 0."""
     if writers.shape != (count,):
-        raise LidflError(
-            f"{file} has {count} images but writers of shape {writers.shape}; save one per image"
-        )
+        raise LidflError(f"{file} has {count} images but writers of shape {writers.shape}; save one per image")
     if writers.dtype.kind not in "iuUS":
         raise LidflError(f"writers of {file} are {writers.dtype}; convert them to integers or text")
     return np.unique(writers, return_inverse=True)[1].astype(np.int64)

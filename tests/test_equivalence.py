@@ -1,0 +1,56 @@
+"""The vectorised simulator plays the same game as a loop over clients."""
+
+import numpy as np
+import pytest
+
+from lidfl.attacks import attack
+from lidfl.protocol import ModelList, drive
+from lidfl.server import Server
+from lidfl.simulator import Simulator
+from tests.twin import Twin, tiny
+
+METHODS = [
+    dict(method="lidfl"),
+    dict(method="lidfl", aggregator="rknn"),
+    dict(method="lidfl", aggregator="meb"),
+    dict(method="fedavg"),
+    dict(method="gm"),
+    dict(method="norm"),
+    dict(method="cwm"),
+]
+
+
+def play(**settings: object) -> tuple[Simulator, ModelList]:
+    experiment = tiny(**settings)
+    simulator, server = Simulator.of(experiment), Server(experiment)
+    models = server.start(simulator.network.initial())
+    for round_index in range(experiment.rounds):
+        models = drive(server.round(models, round_index), simulator.answer).models
+    return simulator, models
+
+
+@pytest.mark.parametrize("model", ["lr", "mlp:hidden=5"])
+@pytest.mark.parametrize("name", sorted(attack))
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: "-".join(m.values()))
+def test_every_method_under_every_attack_gives_the_list_of_the_loop(
+    method: dict[str, str], name: str, model: str
+) -> None:
+    settings = method | dict(attack=name, model=model)
+    _, models = play(**settings)
+    expected = Twin(tiny(**settings)).play()
+    np.testing.assert_allclose(models.parameters.numpy(), expected, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("vote_attack", ["worst", "random"])
+def test_every_vote_attack_gives_the_list_of_the_loop(vote_attack: str) -> None:
+    settings = dict(vote_attack=vote_attack, attack="none", rounds=15)
+    _, models = play(**settings)
+    twin = Twin(tiny(**settings))
+    np.testing.assert_allclose(models.parameters.numpy(), twin.play(), rtol=1e-4, atol=2e-5)
+    assert list(models.ages) == twin.ages
+
+
+def test_each_model_is_evaluated_once_ever() -> None:
+    simulator, models = play(rounds=20)
+    assert set(simulator.evaluations.values()) == {1}
+    assert len(simulator.evaluations) == models.next_id
