@@ -1,4 +1,4 @@
-"""A second simulator, written as naively as the paper reads: one client after the other, plain nn.Module and optim.SGD.
+"""A second simulator, as naive as the paper reads: one client after the other, plain nn.Module and optim.SGD.
 
 It shares with the package only the data, the places that randomness is derived from, and nothing of its rules.
 """
@@ -105,7 +105,7 @@ class Twin:
         training = LocalTraining(e.local_steps, e.batch_size, e.learning_rate, e.momentum)
         for rows in draw_batches(len(images), training, rng_for(e.seed, "batch", t, client)):
             sgd.zero_grad()
-            nn.functional.cross_entropy(module(images[rows]), labels[rows]).backward()
+            nn.functional.cross_entropy(module(images[rows]), labels[rows]).backward()  # type: ignore[no-untyped-call]
             sgd.step()
         return np.concatenate([p.detach().numpy().ravel() for p in module.parameters()]).astype(float) - start
 
@@ -141,11 +141,12 @@ class Twin:
             case "cwm":
                 return np.median(sent, axis=0)
             case "norm":
-                return np.mean([u * min(1, 0.215771 / np.linalg.norm(u)) for u in sent], axis=0)  # type: ignore[no-any-return]
+                scaled = [u * min(1.0, 0.215771 / float(np.linalg.norm(u))) for u in sent]
+                return np.mean(scaled, axis=0)  # type: ignore[no-any-return]
             case "gm":
                 centre = np.mean(sent, axis=0)
                 weights = [1 / max(1e-5, float(np.linalg.norm(u - centre))) for u in sent]
-                return np.average(sent, axis=0, weights=weights)  # type: ignore[no-any-return]
+                return np.average(sent, axis=0, weights=weights)
         groups = self.groups(rule, sent, rng)
         group = groups[int(rng.integers(len(groups)))]
         return np.mean([sent[i] for i in group], axis=0)  # type: ignore[no-any-return]

@@ -45,7 +45,7 @@ def gm(updates: Updates, *, iterations: int = 1) -> Parameters:
 def norm(updates: Updates, *, bound: float = 0.215771) -> Parameters:
     """The mean of the updates, each first scaled down to a norm of at most `bound` (Sun et al. 2019)."""
     scale = (bound / updates.norm(dim=1)).clamp_max(1)
-    return (scale / len(updates)) @ updates
+    return torch.mv(updates.T, scale / len(updates))
 
 
 @aggregator

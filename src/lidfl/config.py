@@ -91,7 +91,7 @@ class Experiment:
     out: str = option("run directory (default: runs/<name>-<seed>)")
 
     def __post_init__(self) -> None:
-        self._fill(defaults(_name(self.dataset)))
+        self._fill({"model": defaults(_name(self.dataset))["model"]})
         self._fill(defaults(_name(self.dataset), _name(self.model)))
         self._check_types()
         self._check_numbers()

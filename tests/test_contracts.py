@@ -1,0 +1,89 @@
+"""Promises that every registered rule keeps, whoever wrote it."""
+
+import numpy as np
+import pytest
+import torch
+
+from lidfl.aggregators import aggregator, proposals
+from lidfl.attacks import attack
+from lidfl.datasets import dataset
+from lidfl.elections import election, honest_ballots, vote_attack
+from lidfl.models import build, model
+from lidfl.partitions import partition
+from lidfl.registry import Registry
+
+REGISTRIES = [aggregator, attack, dataset, election, model, partition, vote_attack]
+UPDATES = torch.from_numpy(np.random.default_rng(1).normal(size=(7, 12))).float()
+LOSSES = np.random.default_rng(2).uniform(size=(9, 4))
+
+
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
+def test_every_entry_is_described_in_one_sentence(registry: Registry[object]) -> None:
+    for name, _, summary in registry.describe():
+        assert summary.endswith("."), name
+        assert len(summary) < 120, name
+
+
+@pytest.mark.parametrize("name", sorted(aggregator))
+@pytest.mark.parametrize("clients", [1, 2, 7])
+def test_every_aggregator_gives_finite_candidates_of_the_right_size(name: str, clients: int) -> None:
+    updates = UPDATES[:clients].clone()
+    outcome = aggregator.resolve(name)(updates, num_honest=3, rng=np.random.default_rng(0))
+    for vector, rows in proposals(outcome, updates):
+        assert vector.shape == (12,)
+        assert vector.isfinite().all()
+        assert set(rows.tolist()) <= set(range(clients))
+    assert torch.equal(updates, UPDATES[:clients]), "the input is not modified"
+
+
+@pytest.mark.parametrize("name", sorted(aggregator))
+def test_every_aggregator_returns_what_all_clients_agree_on(name: str) -> None:
+    agreed = torch.full((5, 3), 0.1)
+    outcome = aggregator.resolve(name)(agreed, num_honest=2, rng=np.random.default_rng(0))
+    for vector, _ in proposals(outcome, agreed):
+        torch.testing.assert_close(vector, agreed[0])
+
+
+@pytest.mark.parametrize("name", sorted(set(attack) - {"label_flip"}))
+@pytest.mark.parametrize("attackers", [1, 4])
+def test_every_attack_gives_each_attacker_a_vector_and_leaves_its_input_alone(name: str, attackers: int) -> None:
+    own, honest = UPDATES[:attackers].clone(), UPDATES[4:].clone()
+    rng = np.random.default_rng(0)
+    forged = attack.resolve(name)(own=own, honest=honest, num_byzantine=4, num_classes=3, rng=rng)
+    assert forged.expand(attackers, -1).shape == (attackers, 12)
+    assert torch.equal(own, UPDATES[:attackers])
+    assert torch.equal(honest, UPDATES[4:])
+
+
+@pytest.mark.parametrize("name", sorted(vote_attack))
+@pytest.mark.parametrize("seats", [1, 3])
+def test_every_vote_attack_casts_one_valid_ballot_a_voter(name: str, seats: int) -> None:
+    own, honest = LOSSES[:5].copy(), LOSSES[5:].copy()
+    own[0] = np.inf
+    ballots = vote_attack.resolve(name)(
+        losses=own,
+        honest_losses=honest,
+        honest_ballots=honest_ballots(honest),
+        ages=[3, 2, 1, 0],
+        seats=seats,
+        rng=np.random.default_rng(0),
+    )
+    assert len(ballots) == 5
+    for ballot in ballots:
+        assert len(ballot) <= 1
+        assert all(type(choice) is int and 0 <= choice < 4 for choice in ballot)
+
+
+@pytest.mark.parametrize("name", sorted(election))
+@pytest.mark.parametrize("seats", [1, 2, 3])
+def test_every_election_fills_exactly_the_seats(name: str, seats: int) -> None:
+    removed = election.resolve(name)(honest_ballots(LOSSES), [5, 4, 1, 0], seats)
+    assert len(set(removed)) == len(removed) == 4 - seats
+
+
+@pytest.mark.parametrize("name", sorted(model))
+def test_every_model_maps_images_to_classes_and_is_made_from_its_seed(name: str) -> None:
+    first, second = (build(name, (1, 12, 12), 4, seed=3) for _ in range(2))
+    images = torch.randn(2, 1, 12, 12)
+    assert first(images).shape == (2, 4)
+    assert torch.equal(first(images), second(images))
