@@ -193,19 +193,6 @@ def test_meb_is_algorithm_3(updates: Updates, num_honest: int) -> None:
     assert [members.tolist() for members in found] == naive_meb(updates.int().tolist(), num_honest)
 
 
-@pytest.mark.parametrize("rule", GROUP_RULES)
-@given(updates=scattered(), num_honest=st.integers(1, 8), seed=seeds)
-@quick
-def test_groups_of_large_updates_are_those_of_exact_arithmetic(
-    rule: str, updates: Updates, num_honest: int, seed: int
-) -> None:
-    updates = (updates * 1000).round()
-    points = updates.int().tolist()
-    order = default_rng(seed).permutation(len(points)).tolist()
-    exact = naive_groups(rule, points, num_honest, order)
-    assert group(rule, updates, num_honest, order) == [frozenset(members) for members in exact]
-
-
 # Promises of every rule.
 
 
@@ -333,12 +320,9 @@ def test_the_order_of_clients_changes_no_group(rule: str, updates: Updates, num_
 
 
 @pytest.mark.parametrize("rule", GROUP_RULES)
-@given(updates=scattered(), num_honest=st.integers(1, 8), seed=seeds)
+@given(updates=gridded(), num_honest=st.integers(1, 8), shift=st.integers(-1_000_000, 1_000_000))
 @quick
-def test_a_shift_of_all_updates_changes_no_group(rule: str, updates: Updates, num_honest: int, seed: int) -> None:
-    assume(rule == "rknn" or not ambiguous(updates, num_honest))
-    updates = updates.double()
-    shift = normal(1, updates.shape[1], seed).double()
+def test_a_shift_of_all_updates_changes_no_group(rule: str, updates: Updates, num_honest: int, shift: int) -> None:
     assert group(rule, updates + shift, num_honest) == group(rule, updates, num_honest)
 
 

@@ -11,18 +11,8 @@ from lidfl.checkpoint import load_state
 from lidfl.simulation import Progress
 from tests.command import lidfl, lines_without_times, start
 
-SETTINGS = [
-    "--rounds",
-    "300",
-    "--local-steps",
-    "40",
-    "--checkpoint-every",
-    "7",
-    "--attack",
-    "lie",
-    "--vote-attack",
-    "random",
-]
+SETTINGS: list[str | int] = ["--rounds", 300, "--local-steps", 40, "--checkpoint-every", 7]
+SETTINGS += ["--attack", "lie", "--vote-attack", "random"]
 
 
 def assert_same_run(first: Path, second: Path) -> None:

@@ -111,7 +111,7 @@ def story(line: dict[str, Any]) -> str:
     text = f"round {line['round'] + 1}: {_who(line['client'])} trained model {line['model']} from {line['parent']}"
     gone = ", ".join(map(str, line["removed"]))
     rejected = sum(line["rejected"].values())
-    return text + (f"; {gone} left" if gone else "") + (f"; {rejected} replies rejected" if rejected else "")
+    return text + (f"; out: {gone}" if gone else "") + (f"; {rejected} replies rejected" if rejected else "")
 
 
 def _who(client: Client | list[Client]) -> str:

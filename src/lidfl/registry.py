@@ -9,11 +9,11 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lidfl.errors import LidflError
 
-P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 
 ENTRY_POINT_GROUP = "lidfl"
@@ -44,7 +44,7 @@ class Registry(Generic[R]):
     context: frozenset[str] = frozenset()
     functions: dict[str, Callable[..., R]] = field(default_factory=dict)
 
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+    def __call__(self, function: F) -> F:
         """Register a function under its own name; a trailing underscore keeps Python's names free."""
         name = function.__name__.rstrip("_")
         if not function.__doc__:
