@@ -9,7 +9,6 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.random import Generator, default_rng
-from torch import Tensor
 
 from lidfl.aggregators import Groups, aggregator, cwm, fedavg, gm, meb, norm, proposals, rknn
 from lidfl.types import Parameters, Updates
@@ -267,8 +266,8 @@ def test_norms_outcome_is_never_longer_than_the_bound(updates: Updates, scale: f
 @given(updates=scattered(), iterations=st.integers(1, 5))
 @quick
 def test_no_iteration_of_gm_moves_away_from_the_geometric_median(updates: Updates, iterations: int) -> None:
-    def sum_of_distances(centre: Parameters) -> Tensor:
-        return (updates - centre).norm(dim=1).sum()
+    def sum_of_distances(centre: Parameters) -> float:
+        return float((updates - centre).norm(dim=1).sum())
 
     before, after = (gm(updates, iterations=count) for count in (iterations - 1, iterations))
     assert sum_of_distances(after) <= sum_of_distances(before) + 1e-4
@@ -294,7 +293,7 @@ def ambiguous(updates: Updates, num_honest: int) -> bool:
     points = updates.double()
     left = list(range(len(points)))
     while len(left) > num_honest:
-        found = {}
+        found: dict[frozenset[int], float] = {}
         for centre in left:
             distances = {row: float((points[row] - points[centre]).norm()) for row in left}
             ball = sorted(left, key=lambda row, d=distances: d[row])[:num_honest]  # type: ignore[misc]

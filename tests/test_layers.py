@@ -10,7 +10,7 @@ import lidfl
 SOURCE = Path(lidfl.__file__).parent
 LAYERS = [
     {"errors", "types"},
-    {"seeds", "registry"},
+    {"seeds", "registry", "medians"},
     {"parameters", "models", "datasets", "partitions", "aggregators", "attacks", "elections"},
     {"client", "protocol", "config"},
     {"server", "engines", "checkpoint"},

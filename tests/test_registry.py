@@ -160,7 +160,7 @@ def test_an_option_that_no_spec_can_write_is_refused() -> None:
 
     registry = Registry[None]("dish")
     for function in (listed, maybe, untyped):
-        with pytest.raises(TypeError, match="option 'of' of dish '.*' must be int, float, str or bool"):
+        with pytest.raises(TypeError, match=r"option 'of' of dish '.*' must be int, float, str or bool"):
             registry(function)
     assert list(registry) == []
 

@@ -13,6 +13,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lidfl.medians import coordinate_median
 from lidfl.registry import Registry
 from lidfl.types import Parameters, Updates
 
@@ -51,9 +52,7 @@ def norm(updates: Updates, *, bound: float = 0.215771) -> Parameters:
 @aggregator
 def cwm(updates: Updates) -> Parameters:
     """The median of each coordinate (Yin et al. 2018); of an even number, the mean of the middle two."""
-    ordered = updates.sort(0).values
-    middle = len(updates) // 2
-    return ordered[middle] if len(updates) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return coordinate_median(updates)
 
 
 @aggregator

@@ -1,5 +1,6 @@
 """The command line: parses and delegates."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
+from rich.logging import RichHandler
 from rich.table import Table
 
 from lidfl import aggregators, attacks, elections, models, partitions
@@ -144,6 +146,9 @@ def run_shown(
     quiet: bool = False,
 ) -> Summary:
     """Run an experiment with a display; on Ctrl-C say how to go on."""
+    if not quiet:
+        logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_log_handler(console)])
+        logging.getLogger("lidfl").setLevel(logging.INFO)
     try:
         with display(experiment, console, quiet=quiet) as observe:
             return run(experiment, resume=resume, overwrite=overwrite, observe=observe)
@@ -151,6 +156,10 @@ def run_shown(
         if RunDirectory(experiment.out).checkpoint_file.exists():
             console.print(f"\nstopped; go on with: {resume_command(Path(experiment.out))}", soft_wrap=True)
         raise
+
+
+def _log_handler(console: Console) -> logging.Handler:
+    return RichHandler(console=console, show_time=False, show_level=False, show_path=False)
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {"run": Run, "pick": Pick, "list": ListRegistered, "demo": Demo}

@@ -26,6 +26,7 @@ from lidfl.errors import LidflError
 from lidfl.partitions import partition
 
 LIST_METHOD = "lidfl"
+ENGINE_NAMES = ["auto", "linear", "loop", "vmap"]
 
 Settings = dict[str, Any]
 
@@ -87,6 +88,7 @@ class Experiment:
     seed: int = option("all randomness follows from it", 2024)
     eval_every: int = option("test the list every so many rounds, and at the last")
     checkpoint_every: int = option("save the state every so many rounds", 50)
+    engine: str = option("how local trainings are computed: auto, loop, vmap or linear", "auto")
     device: str = option("where to compute, e.g. cpu or cuda", "cpu")
     out: str = option("run directory (default: runs/<name>-<seed>)")
 
@@ -199,6 +201,8 @@ class Experiment:
         models.resolve(self.model)
         parse_split(self.split)
         self._check_method()
+        if self.engine not in ENGINE_NAMES:
+            raise LidflError(f"unknown engine '{self.engine}'; choose from {', '.join(ENGINE_NAMES)}")
         try:
             torch.device(self.device)
         except RuntimeError:

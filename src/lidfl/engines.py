@@ -1,19 +1,31 @@
 """How a set of local trainings is computed: one seam, several engines.
 
-An engine is a function of `Jobs`, all of one shape, and returns their updates. Whichever is taken, the
-result is that of `client.local_update`, job by job, within float32's rounding.
+An engine is a function of `Jobs`, all of one shape, and returns their updates. Whichever is taken, the result is
+that of `client.local_update`, job by job, within float32's rounding.
+
+| engine | for | how |
+|---|---|---|
+| `linear` | softmax regression | the gradient in closed form, all jobs in one matrix product |
+| `vmap` | modules without random layers or running statistics | autograd, all jobs at once |
+| `loop` | any module | one job after the other; the fastest there is for convolutions on a CPU |
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
 
 from lidfl.client import LocalTraining, local_update
 from lidfl.parameters import Network
 from lidfl.types import Updates
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -28,16 +40,10 @@ class Jobs:
 
 
 Engine: TypeAlias = Callable[[Jobs], Updates]
+Build: TypeAlias = Callable[[Network, LocalTraining, Tensor, Tensor], Engine]
 
 
-def engine_for(network: Network, training: LocalTraining, images: Tensor, labels: Tensor) -> Engine:
-    """The fastest engine for a network over the given training images."""
-    if is_linear(network.module):
-        return linear_engine(training, images, labels)
-    return loop_engine(network, training, images, labels)
-
-
-def loop_engine(network: Network, training: LocalTraining, images: Tensor, labels: Tensor) -> Engine:
+def loop(network: Network, training: LocalTraining, images: Tensor, labels: Tensor) -> Engine:
     """One job after the other, for any module."""
 
     def train(jobs: Jobs) -> Updates:
@@ -50,14 +56,35 @@ def loop_engine(network: Network, training: LocalTraining, images: Tensor, label
     return train
 
 
-def is_linear(module: nn.Module) -> bool:
-    """Whether a module is softmax regression: a flattened image through one linear layer with bias."""
-    layers = list(module) if isinstance(module, nn.Sequential) else []
-    types = [type(layer) for layer in layers]
-    return types == [nn.Flatten, nn.Linear] and layers[1].bias is not None
+def batched(network: Network, training: LocalTraining, images: Tensor, labels: Tensor) -> Engine:
+    """All jobs at once by vmap over the gradient of one job's loss."""
+
+    def loss(weights: dict[str, Tensor], batch: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(functional_call(network.module, weights, (batch,)), targets)
+
+    gradient = vmap(grad(loss))
+
+    def train(jobs: Jobs) -> Updates:
+        network.module.train()
+        weights = {
+            name: part.reshape(-1, *shape).clone()
+            for part, (name, shape) in zip(
+                torch.split(jobs.starts, network.sizes, dim=1), network.shapes.items(), strict=True
+            )
+        }
+        velocities = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        for step in range(jobs.rows.shape[1]):
+            rows = jobs.rows[:, step]
+            gradients = gradient(weights, images[rows], labels[rows])
+            for name, velocity in velocities.items():
+                velocity.mul_(training.momentum).add_(gradients[name])
+                weights[name].sub_(velocity, alpha=training.learning_rate)
+        return torch.cat([weight.flatten(1) for weight in weights.values()], dim=1) - jobs.starts
+
+    return train
 
 
-def linear_engine(training: LocalTraining, images: Tensor, labels: Tensor) -> Engine:
+def linear(_network: Network, training: LocalTraining, images: Tensor, labels: Tensor) -> Engine:
     """All jobs at once for softmax regression, whose gradient is known: Xᵀ(softmax(XW) − Y)/b.
 
     The bias is one more row of W, on a feature that is always 1. W is kept as features × classes, which is what
@@ -80,14 +107,65 @@ def linear_engine(training: LocalTraining, images: Tensor, labels: Tensor) -> En
         weights, velocity = start.clone(), torch.zeros_like(start)
         targets = labels[jobs.rows].unsqueeze(3)
         batch = jobs.rows.shape[2]
+        scale = training.learning_rate / batch
         minus_one = features.new_full((len(start), batch, 1), -1)
         for step in range(jobs.rows.shape[1]):
             batch_features = features[jobs.rows[:, step]]
             residuals = torch.bmm(batch_features, weights).softmax(2)
             residuals.scatter_add_(2, targets[:, step], minus_one)
-            scale = training.learning_rate / batch
             velocity.baddbmm_(batch_features.transpose(1, 2), residuals, beta=training.momentum, alpha=scale)
             weights -= velocity
         return unpack(weights - start)
 
     return train
+
+
+ENGINES: dict[str, Build] = {"linear": linear, "vmap": batched, "loop": loop}
+AGREEMENT = 1e-5
+"""How far two engines' updates may lie apart, relative to the largest entry."""
+
+
+def is_linear(module: nn.Module) -> bool:
+    """Whether a module is softmax regression: a flattened image through one linear layer with bias."""
+    layers = list(module) if isinstance(module, nn.Sequential) else []
+    types = [type(layer) for layer in layers]
+    return types == [nn.Flatten, nn.Linear] and layers[1].bias is not None
+
+
+def candidate_engines(network: Network) -> list[str]:
+    """The engines that may be right for a network.
+
+    Jobs that run at once cannot share a buffer that training writes to, so BatchNorm takes the loop.
+    """
+    if is_linear(network.module):
+        return ["linear"]
+    return ["loop"] if network.statistics or network.counters else ["loop", "vmap"]
+
+
+def fastest_engine(build: Callable[[str], Engine], names: list[str], jobs: Jobs) -> str:
+    """The fastest engine in a short trial, among those that agree with the first."""
+    if len(names) == 1:
+        return names[0]
+    expected, seconds = _trial(build(names[0]), jobs)
+    best, times = names[0], {names[0]: seconds}
+    for name in names[1:]:
+        try:
+            updates, seconds = _trial(build(name), jobs)
+        except RuntimeError as error:  # vmap refuses what it cannot do, random layers among it
+            log.info("engine %s cannot run this model: %s", name, str(error).splitlines()[0])
+            continue
+        if (updates - expected).abs().max() > AGREEMENT * expected.abs().max().clamp_min(1):
+            log.info("engine %s gives other results with this model and is not used", name)
+            continue
+        times[name] = seconds
+        best = min(times, key=lambda candidate: times[candidate])
+    shown = ", ".join(f"{name} {value * 1000:.1f} ms" for name, value in times.items())
+    log.info("engine %s is the fastest for this model: %s for %d clients", best, shown, len(jobs.starts))
+    return best
+
+
+def _trial(engine: Engine, jobs: Jobs) -> tuple[Updates, float]:
+    """An engine's updates and its time, once it is warm."""
+    engine(jobs)
+    began = perf_counter()
+    return engine(jobs), perf_counter() - began

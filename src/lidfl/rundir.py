@@ -89,6 +89,7 @@ class RunDirectory:
     def _check_same(self, experiment: Experiment) -> None:
         before = self.experiment()
         changed = [name for name in before.differences(experiment) if name not in MAY_DIFFER]
+        changed = [name for name in changed if not (name == "engine" and experiment.engine == "auto")]
         if changed:
             name = changed[0]
             raise LidflError(
@@ -103,6 +104,10 @@ class RunDirectory:
         if not (self.path / "experiment.toml").exists():
             raise LidflError(f"{self.path} is not a run of lidfl: it has no experiment.toml")
         return Experiment.from_toml(self.path / "experiment.toml", out=str(self.path))
+
+    def engine(self) -> str:
+        """The engine that the run has used so far."""
+        return self.experiment().engine if (self.path / "experiment.toml").exists() else "auto"
 
     def save(self, state: State) -> None:
         """Checkpoint a state."""

@@ -48,7 +48,10 @@ def run(
     torch.set_flush_denormal(True)
     directory = RunDirectory(experiment.out)
     directory.check(experiment, resume=resume, overwrite=overwrite)
+    if resume and experiment.engine == "auto":
+        experiment = experiment.with_settings(engine=directory.engine())
     simulator = Simulator.of(experiment)
+    experiment = experiment.with_settings(engine=simulator.engine_name)  # so that a repeated run takes the same
     directory.open(experiment, overwrite=overwrite)
     directory.save_task(simulator.data)
     server = Server(experiment)

@@ -19,13 +19,16 @@ from lidfl.client import LocalTraining, draw_batches, finite_or_inf, image_losse
 from lidfl.config import Experiment
 from lidfl.datasets.federated import FederatedData, Shards, Statistics, federate, parse_split
 from lidfl.elections import honest_ballots, vote_attack
-from lidfl.engines import Jobs, engine_for
+from lidfl.engines import ENGINES, Engine, Jobs, candidate_engines, fastest_engine
 from lidfl.errors import LidflError
 from lidfl.parameters import Network
 from lidfl.partitions import split_clients
 from lidfl.protocol import ModelList, Replies, Request, Train, Trained, Vote
 from lidfl.seeds import rng_for, seed_for
 from lidfl.types import Ballot, Client, Losses, Parameters, Updates
+
+BUILT_IN_ENGINES = {"lr": "linear", "mlp": "vmap", "cnn": "loop"}
+"""What trials found for the models of this package; a user's own is tried."""
 
 
 def load_data(experiment: Experiment, statistics: Statistics | None = None) -> FederatedData:
@@ -79,7 +82,9 @@ class Simulator:
         self.training = LocalTraining(
             experiment.local_steps, experiment.batch_size, experiment.learning_rate, experiment.momentum
         )
-        self.engine = engine_for(network, self.training, data.train.images, self._training_labels())
+        self.labels = self._training_labels()
+        self.engine_name = self._engine_name()
+        self.engine = self._build_engine(self.engine_name)
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.evaluations: Counter[int] = Counter()
         """How often the validation losses of each model, by id, were computed."""
@@ -101,6 +106,28 @@ class Simulator:
                 return self._vote(request)
 
     # Training
+
+    def _engine_name(self) -> str:
+        """The engine that was asked for, if it can train the model, or the fastest that can."""
+        names = candidate_engines(self.network)
+        asked = self.experiment.engine
+        if asked == "auto":
+            known = BUILT_IN_ENGINES.get(self.experiment.model.partition(":")[0])
+            return known or fastest_engine(self._build_engine, names, self._trial_jobs())
+        if asked not in {*names, "loop"}:
+            raise LidflError(f"engine '{asked}' cannot train model '{self.experiment.model}'; choose {names[0]}")
+        return asked
+
+    def _build_engine(self, name: str) -> Engine:
+        return ENGINES[name](self.network, self.training, self.data.train.images, self.labels)
+
+    def _trial_jobs(self) -> Jobs:
+        """A few steps of a few clients, to try engines with."""
+        clients = range(min(8, self.experiment.num_clients))
+        batches = [self._batches(client, round_index=0)[:4] for client in clients]
+        size = min(rows.shape[1] for rows in batches)
+        rows = torch.from_numpy(np.stack([batch[:, :size] for batch in batches])).to(self.experiment.device)
+        return Jobs(self.network.initial().expand(len(clients), -1), rows, tuple(clients))
 
     def _train(self, request: Train) -> Replies:
         with self._timed("training"):
