@@ -1,0 +1,1 @@
+"""Speed beside the plain loop and beside peers, in one run."""

@@ -52,8 +52,7 @@ def loader(problem: Problem, client: int) -> DataLoader[tuple[Tensor, ...]]:
 def cycle(batches: DataLoader[tuple[Tensor, ...]]) -> Iterator[Batch]:
     """Batches without end, pass after pass."""
     while True:
-        for images, labels in batches:
-            yield images, labels
+        yield from batches
 
 
 def train(problem: Problem, client: int, module: nn.Module) -> None:
@@ -128,9 +127,7 @@ def lid_round(
     return [replace(model, age=model.age + 1) for model in survivors]
 
 
-def sent_update(
-    problem: Problem, worker: int, parent: Tensor, byzantine: frozenset[int], attack: Attack
-) -> Tensor:
+def sent_update(problem: Problem, worker: int, parent: Tensor, byzantine: frozenset[int], attack: Attack) -> Tensor:
     """What a client sends: its update or, if it is Byzantine, what the attack makes of its own or all honest ones.
 
     LIE needs all honest clients' updates, so that all of them train.

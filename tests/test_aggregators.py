@@ -9,6 +9,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.random import Generator, default_rng
+from torch import Tensor
 
 from lidfl.aggregators import Groups, aggregator, cwm, fedavg, gm, meb, norm, proposals, rknn
 from lidfl.types import Parameters, Updates
@@ -19,7 +20,7 @@ GROUP_RULES = ["rknn", "meb"]
 Sets = list[frozenset[int]]
 Rule = Callable[[Updates], Parameters]
 
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=40, deadline=None)
 seeds = st.integers(0, 2**32)
 
 
@@ -126,6 +127,22 @@ def test_one_honest_client_makes_every_update_its_own_group() -> None:
         assert sorted(map(sorted, group(rule, normal(4, 2, 0), 1))) == [[0], [1], [2], [3]]
 
 
+@pytest.mark.parametrize(("spec", "expected"), [("krum", 1.0), ("krum:2", 0.5)])
+def test_krum_is_the_update_closest_to_its_nearest(spec: str, expected: float) -> None:
+    # Four honest clients, so two neighbours count: scores 1 + 9, 1 + 4, 4 + 9, 49 + 81.
+    outcome = aggregator.resolve(spec)(on_a_line(0, 1, 3, 10), num_honest=4)
+    assert isinstance(outcome, Tensor)
+    assert outcome.item() == expected
+
+
+@pytest.mark.parametrize(("iterations", "expected"), [(1, 0.75), (2, 1.125), (3, 1.3125)])
+def test_cclip_moves_by_the_mean_of_clipped_differences(iterations: int, expected: float) -> None:
+    # From 0: (1 + 0.5)/2 = 0.75; then (1 − 0.25)/2 = 0.375; then (1 − 0.625)/2 = 0.1875.
+    outcome = aggregator.resolve(f"cclip:iterations={iterations}")(on_a_line(3, 0.5))
+    assert isinstance(outcome, Tensor)
+    assert outcome.item() == pytest.approx(expected)
+
+
 def test_a_group_is_proposed_as_its_mean_and_its_rows() -> None:
     updates = rows([1, 2], [3, 6], [100, 0])
     (pair, members), (single, alone) = proposals([np.array([1, 0]), np.array([2])], updates)
@@ -178,7 +195,7 @@ def naive_meb(points: list[list[int]], num_honest: int) -> list[list[int]]:
 
 
 @given(updates=gridded(), num_honest=st.integers(1, 8), seed=seeds)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_rknn_is_algorithm_2(updates: Updates, num_honest: int, seed: int) -> None:
     points = updates.int().tolist()
     found = rknn(updates, num_honest=num_honest, rng=default_rng(seed))
@@ -186,7 +203,7 @@ def test_rknn_is_algorithm_2(updates: Updates, num_honest: int, seed: int) -> No
 
 
 @given(updates=gridded(), num_honest=st.integers(1, 8))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_meb_is_algorithm_3(updates: Updates, num_honest: int) -> None:
     found = meb(updates, num_honest=num_honest)
     assert [members.tolist() for members in found] == naive_meb(updates.int().tolist(), num_honest)
@@ -378,6 +395,13 @@ def _arrays(groups: Sets) -> Groups:
 def test_one_exploded_update_makes_nothing_of_the_outcome_nan(rule: Rule, size: float) -> None:
     outcome = rule(two_clusters_and(size))
     assert outcome.isfinite().all()
+
+
+@pytest.mark.parametrize("rule", GROUP_RULES)
+def test_attackers_who_all_send_the_same_are_taken_in_order(rule: str) -> None:
+    updates = torch.cat([normal(1, 5000, 0).expand(20, -1), 1 + normal(5, 5000, 1)])
+    groups = group(rule, updates, 7)
+    assert groups[:2] == [set(range(7)), set(range(7, 14))]
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1e30])

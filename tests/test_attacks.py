@@ -14,7 +14,7 @@ from tests.vectors import close, normal, rows, scattered
 
 HONEST = rows([1, 2], [3, 6])
 
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=40, deadline=None)
 attackers = st.integers(1, 9)
 
 

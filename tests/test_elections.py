@@ -26,7 +26,7 @@ from lidfl.elections import (
 from lidfl.types import Ballot, Losses, Position
 
 INF = np.inf
-quick = settings(max_examples=100, deadline=None)
+quick = settings(max_examples=60, deadline=None)
 
 
 def one_by_one(ballots: Sequence[Ballot], ages: Sequence[int], seats: int) -> set[Position]:
@@ -74,7 +74,7 @@ def ages_for(candidates: int) -> st.SearchStrategy[list[int]]:
 
 
 @given(data=st.data(), candidates=st.integers(1, 6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_plurality_is_the_removal_of_one_after_another(data: st.DataObject, candidates: int) -> None:
     ballots, ages = data.draw(ballots_for(candidates)), data.draw(ages_for(candidates))
     seats = data.draw(st.integers(1, candidates))
@@ -247,7 +247,7 @@ def contests(draw: st.DrawFn) -> Contest:
 
 
 @given(contest=contests())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_plan_beats_coordinated_voters(contest: Contest) -> None:
     assert_no_better_plan(contest)
 
@@ -275,7 +275,7 @@ def quota(voters: int, seats: int) -> int:
 
 
 @given(data=st.data(), seats=st.integers(1, 5), voters=st.integers(1, 20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_honest_voters_who_agree_on_some_models_never_lose_the_last(
     data: st.DataObject, seats: int, voters: int
 ) -> None:

@@ -20,7 +20,7 @@ from lidfl.types import Parameters
 from tests.vectors import close
 
 SHAPE, CLASSES, COUNT = (1, 6, 6), 4, 20
-TRAINING = LocalTraining(steps=7, batch_size=5, learning_rate=0.1, momentum=0.9)
+TRAINING = LocalTraining(steps=5, batch_size=5, learning_rate=0.1, momentum=0.9)
 
 
 def tiny_conv() -> nn.Module:

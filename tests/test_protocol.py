@@ -39,6 +39,7 @@ NAN, INF = float("nan"), float("inf")
 
 FEDAVG: Aggregate = aggregator.resolve("fedavg")
 RKNN: Aggregate = aggregator.resolve("rknn")
+MEB: Aggregate = aggregator.resolve("meb")
 ELECT: Elect = plurality
 
 
@@ -225,12 +226,13 @@ def test_with_an_aggregator_every_client_trains_the_same_model() -> None:
     assert train.offers in [dict.fromkeys(CLIENTS, (0,)), dict.fromkeys(CLIENTS, (1,))]
 
 
-def test_the_child_is_the_mean_of_one_group_drawn_at_random() -> None:
+@pytest.mark.parametrize("aggregate", [RKNN, MEB])
+def test_the_child_is_the_mean_of_one_group_drawn_at_random(aggregate: Aggregate) -> None:
     updates = {client: value * UPDATE for client, value in CLUSTERS.items()}
     drawn = set()
     for seed in range(30):
         clients = Clients(send_own(updates), ballots=dict.fromkeys(CLIENTS, (2,)))
-        outcome = lid(clients, seed, aggregate=RKNN, num_honest=2)
+        outcome = lid(clients, seed, aggregate=aggregate, num_honest=2)
         (birth,) = outcome.record.born
         parent = two_models().ids.index(birth.parent)
         members = frozenset(birth.clients)
@@ -278,7 +280,7 @@ def test_a_single_round_asks_every_client() -> None:
 
 def test_a_single_round_may_draw_one_group() -> None:
     updates = {client: value * UPDATE for client, value in CLUSTERS.items()}
-    outcomes = [single(Clients(send_own(updates)), seed, RKNN, 2).models for seed in range(20)]
+    outcomes = [single(Clients(send_own(updates)), seed, MEB, 2).models for seed in range(20)]
     assert {outcome.parameters[0, 0].item() for outcome in outcomes} == {2.5, 101.5}
 
 
@@ -455,7 +457,7 @@ garbage = st.recursive(
 
 
 @given(sent=st.lists(st.tuples(st.integers(-1, 5), garbage), max_size=6), seed=st.integers(0, 9))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_reply_whatsoever_stops_a_round(sent: list[tuple[Client, object]], seed: int) -> None:
     for clients in (Clients(lambda request: sent, sent), Clients(ballots=sent)):
         for outcome in (lid(clients, seed), lid(clients, seed, aggregate=RKNN, num_honest=2)):

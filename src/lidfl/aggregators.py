@@ -13,7 +13,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lidfl.medians import coordinate_median
+from lidfl.medians import COLUMNS, coordinate_median
 from lidfl.registry import Registry
 from lidfl.types import Parameters, Updates
 
@@ -37,22 +37,44 @@ def gm(updates: Updates, *, iterations: int = 1) -> Parameters:
     """
     centre = updates.mean(0)
     for _ in range(iterations):
-        weights = (updates - centre).norm(dim=1).clamp_min(1e-5).reciprocal()
-        centre = torch.mv(updates.T, weights / weights.sum())
+        weights = norms(updates - centre).clamp_min(1e-5).reciprocal()
+        centre = torch.mv(updates.T, (weights / weights.sum()).to(updates.dtype))
     return centre
 
 
 @aggregator
 def norm(updates: Updates, *, bound: float = 0.215771) -> Parameters:
     """The mean of the updates, each first scaled down to a norm of at most `bound` (Sun et al. 2019)."""
-    scale = (bound / updates.norm(dim=1)).clamp_max(1)
-    return torch.mv(updates.T, scale / len(updates))
+    scale = (bound / norms(updates)).clamp_max(1)
+    return torch.mv(updates.T, (scale / len(updates)).to(updates.dtype))
 
 
 @aggregator
 def cwm(updates: Updates) -> Parameters:
     """The median of each coordinate (Yin et al. 2018); of an even number, the mean of the middle two."""
     return coordinate_median(updates)
+
+
+@aggregator
+def krum(updates: Updates, *, num_honest: int, select: int = 1) -> Parameters:
+    """Krum: the update closest to its k − 2 nearest, or the mean of the `select` best (Blanchard et al. 2017).
+
+    An update's score is the sum of the squared distances to them; k is the number of honest clients.
+    """
+    distances = np.sort(squared_distances(updates), axis=1)
+    neighbours = max(1, num_honest - 2)
+    scores = distances[:, 1 : neighbours + 1].sum(1)
+    best = torch.from_numpy(np.argsort(scores, kind="stable")[:select]).to(updates.device)
+    return updates[best].mean(0)
+
+
+@aggregator
+def cclip(updates: Updates, *, radius: float = 1.0, iterations: int = 3) -> Parameters:
+    """Centred clipping: the centre plus the mean of the clipped differences, repeated (Karimireddy et al. 2021)."""
+    centre = torch.zeros_like(updates[0])
+    for _ in range(iterations):
+        centre = centre + norm(updates - centre, bound=radius)
+    return centre
 
 
 @aggregator
@@ -90,21 +112,27 @@ def meb(updates: Updates, *, num_honest: int) -> Groups:
     return groups
 
 
+def norms(updates: Updates) -> Tensor:
+    """‖uᵢ‖ of each row; where the squares of exploded updates overflow, in double precision."""
+    lengths: Tensor = torch.linalg.vector_norm(updates, dim=1)
+    return lengths if lengths.isfinite().all() else torch.linalg.vector_norm(updates.double(), dim=1)
+
+
 def nearest(distances: NDArray[np.float64], among: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """The `count` rows of `among` with the smallest distances, ties to the lowest row."""
     return among[np.argsort(distances[among], kind="stable")[:count]]
 
 
 def squared_distances(updates: Updates) -> NDArray[np.float64]:
-    """‖uᵢ − uⱼ‖² for all pairs, up to a common factor, from one Gram matrix.
+    """‖uᵢ − uⱼ‖² = ‖uᵢ‖² + ‖uⱼ‖² − 2uᵢ·uⱼ for all pairs, from one Gram matrix.
 
-    Scaling by the largest entry keeps the squares of exploded updates finite, centring and double precision keep
-    the distances of close ones: ‖a − b‖² = ‖a‖² + ‖b‖² − 2a·b cancels otherwise.
+    In double precision neither do the squares of exploded float32 updates overflow, nor do the distances of close
+    ones cancel. Columns are taken in parts, so that no wide copy of all updates is made.
     """
-    centred = updates.double()
-    centred = centred / centred.abs().max().clamp_min(torch.finfo(torch.double).tiny)
-    centred -= centred.mean(0)
-    gram = centred @ centred.T
+    gram = torch.zeros(len(updates), len(updates), dtype=torch.double, device=updates.device)
+    for part in torch.split(updates, COLUMNS, dim=1):
+        wide = part.double()
+        gram.addmm_(wide, wide.T)
     squares = gram.diagonal()
     distances = (squares[:, None] + squares[None, :] - 2 * gram).clamp_min(0).fill_diagonal_(0)
     result: NDArray[np.float64] = distances.cpu().numpy()
