@@ -105,7 +105,7 @@ def byzfl_contestant(problem: Problem, rule: Rule) -> Contestant:
         from byzfl import Client, Server
         from byzfl.fed_framework import models
     except ImportError as error:
-        raise LeftOut(f"ByzFL is left out: importing it failed with '{error}'.") from None
+        raise LeftOut(f"ByzFL is left out: {error}.") from None
     models.benchmark_model = problem.module  # ByzFL looks models up by name, in this module
     settings = _byzfl_settings(problem)
     clients = [
@@ -174,7 +174,7 @@ def pfl_contestant(problem: Problem, rule: Rule) -> Contestant:
         from pfl.hyperparam import NNTrainHyperParams
         from pfl.model.pytorch import PyTorchModel
     except ImportError as error:
-        raise LeftOut(f"pfl is left out: importing it failed with '{error}'.") from None
+        raise LeftOut(f"pfl is left out: {error}.") from None
     module = LossModule(problem.module())
     sgd = torch.optim.SGD
     model = PyTorchModel(module, partial(sgd, momentum=problem.momentum), sgd(module.parameters(), lr=1.0))
@@ -238,7 +238,7 @@ def flower_result(problem: Problem, rule: Rule, repeats: int, threads: int = 2) 
         from flwr.serverapp import ServerApp
         from flwr.simulation import run_simulation
     except ImportError as error:
-        raise LeftOut(f"Flower is left out: importing it failed with '{error}'.") from None
+        raise LeftOut(f"Flower is left out: {error}.") from None
     logging.getLogger("flwr").setLevel(logging.CRITICAL)
     results: list[Result] = []
 

@@ -206,7 +206,10 @@ class Contest(NamedTuple):
 
 
 def assert_no_better_plan(contest: Contest) -> None:
-    """Coordinated voters remove the favourite if anyone could, else keep exactly the worst if anyone could."""
+    """Coordinated voters remove the favourite if anyone could, else keep exactly the worst if anyone could.
+
+    If neither can be done, and one candidate goes, it is the best that anyone could remove.
+    """
     forged = contest.forged()
     survivors, possible = contest.survivors(forged), contest.possible()
     assert len(forged) == contest.byzantine
@@ -214,6 +217,9 @@ def assert_no_better_plan(contest: Contest) -> None:
         assert contest.favourite not in survivors
     elif contest.worst in possible:
         assert survivors == contest.worst
+    elif contest.seats == len(contest.ages) - 1:
+        best_removed = min(contest.losses[gone] for others in possible for gone in set(contest.candidates) - others)
+        assert {contest.losses[gone] for gone in set(contest.candidates) - survivors} == {best_removed}
 
 
 def small_contests(candidates: int) -> Iterator[Contest]:

@@ -1,5 +1,6 @@
 """A module is one vector, trained as torch.optim.SGD trains it, and left as it was."""
 
+import math
 from collections.abc import Callable
 from copy import deepcopy
 
@@ -56,8 +57,50 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "conv": tiny_conv,
     "batch_norm": batch_norm,
     "tied": Tied,
+    "cumulative_norm": lambda: nn.Sequential(
+        nn.Flatten(), nn.BatchNorm1d(36, momentum=None), nn.Linear(36, CLASSES)
+    ),
 }
 every_module = pytest.mark.parametrize("name", MODULES)
+
+
+def frozen() -> nn.Module:
+    """A model of which only the last layer is trained."""
+    module = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(SHAPE), 5), nn.ReLU(), nn.Linear(5, CLASSES))
+    module[1].requires_grad_(False)
+    return module
+
+
+class Unused(nn.Module):
+    """A model with a layer that it does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = nn.Linear(math.prod(SHAPE), CLASSES)
+        self.spare = nn.Linear(3, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.used(images.flatten(1))
+        return logits
+
+
+def test_frozen_parameters_stay_as_they_are() -> None:
+    network = Network(frozen())
+    update = network.unflatten(update_of(network))
+    assert update["1.weight"].abs().max() == 0
+    assert update["3.weight"].abs().max() > 0
+
+
+def test_parameters_that_the_model_does_not_use_stay_as_they_are() -> None:
+    network = Network(Unused())
+    update = network.unflatten(update_of(network))
+    assert update["spare.weight"].abs().max() == 0
+    assert update["used.weight"].abs().max() > 0
+
+
+def test_a_module_of_several_float_types_is_refused() -> None:
+    with pytest.raises(LidflError, match="mixes float types"):
+        Network(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()))
 
 
 def made(name: str) -> nn.Module:

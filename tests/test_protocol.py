@@ -336,7 +336,7 @@ def test_a_tensor_of_another_kind_is_counted_and_not_used(update: Tensor) -> Non
 def test_the_largest_finite_update_is_used() -> None:
     update = torch.full((2,), torch.finfo(torch.float32).max)
     valid, rejected = valid_updates([(3, Trained(1, update))], {3: (0, 1)}, two_models())
-    assert valid[3].update is update
+    assert torch.equal(valid[3].update, update)
     assert rejected == {}
 
 

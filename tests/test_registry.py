@@ -213,3 +213,16 @@ def test_an_installed_package_registers_through_the_entry_point_group(tmp_path: 
     )
     assert user.stderr == ""
     assert user.stdout.splitlines() == ["[2.0, 4.0]", "True True"]
+
+
+def test_an_option_given_twice_is_refused() -> None:
+    with pytest.raises(LidflError, match="option 'iterations' of aggregator 'gm' is given twice"):
+        aggregator.resolve("gm:3,iterations=4")
+
+
+def test_a_name_that_is_taken_elsewhere_is_refused() -> None:
+    def gm() -> None:
+        """Another rule of that name."""
+
+    with pytest.raises(TypeError, match=r"aggregator 'gm' exists already, in lidfl\.aggregators; rename yours"):
+        aggregator(gm)

@@ -54,13 +54,15 @@ def local_update(
     `batches` holds row numbers, shape (steps, batch). `dropout_seed` makes models with dropout repeatable.
     """
     tensors = {name: _own_copy(part) for name, part in network.unflatten(start).items()}
+    tensors |= {name: counter.clone() for name, counter in network.counters.items()}
     weights = [tensors[name].requires_grad_() for name in network.trained]
     velocities = [torch.zeros_like(weight) for weight in weights]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(dropout_seed)
         for rows in batches:
             logits = network.apply(tensors, images[rows], training=True)
-            gradients = torch.autograd.grad(F.cross_entropy(logits, labels[rows]), weights)
+            loss = F.cross_entropy(logits, labels[rows])
+            gradients = torch.autograd.grad(loss, weights, materialize_grads=True)
             with torch.no_grad():
                 for weight, velocity, gradient in zip(weights, velocities, gradients, strict=True):
                     velocity.mul_(training.momentum).add_(gradient)

@@ -89,18 +89,26 @@ def coordinated(
 ) -> list[Ballot]:
     """Colluding voters remove the honest clients' favourite if they can, else keep the worst models alive.
 
-    The favourite goes if and only if `seats` others can be lifted over it, and lifting those that need the fewest
-    ballots is best. Otherwise the ballots lift the `seats` candidates with the highest mean honest loss.
+    A candidate can be removed if and only if `seats` others can be lifted over it, and lifting those that need the
+    fewest ballots is best. If the favourite cannot be removed, the voters keep the `seats` candidates with the
+    highest mean honest loss alive; if even that takes more ballots, they remove the best candidate that they can.
     """
     tally = first_choices(honest_ballots, len(ages))
     mean_loss = honest_losses.mean(0)
-    favourite = max(range(len(ages)), key=lambda position: (tally[position], -mean_loss[position]))
-    others = [position for position in weakest_first(tally, ages) if position != favourite]
-    ballots = lift(others[-seats:], tally, ages, len(losses))
-    if favourite in plurality([*honest_ballots, *ballots], ages, seats):
-        return ballots
-    worst_last = sorted(range(len(ages)), key=lambda position: mean_loss[position])
-    return lift(worst_last[-seats:], tally, ages, len(losses))
+    best_first = sorted(range(len(ages)), key=lambda position: mean_loss[position])
+    favourite = max(best_first, key=lambda position: tally[position])
+    strongest_last = weakest_first(tally, ages)
+
+    def others(victim: Position) -> list[Position]:
+        return [position for position in strongest_last if position != victim][-seats:]
+
+    plans = [([favourite], others(favourite)), (best_first[:-seats], best_first[-seats:])]
+    plans += [([victim], others(victim)) for victim in best_first]
+    for victims, targets in plans:
+        ballots = lift(targets, tally, ages, len(losses))
+        if set(victims) <= set(plurality([*honest_ballots, *ballots], ages, seats)):
+            return ballots
+    raise AssertionError("whoever goes anyway can be removed")
 
 
 def lift(targets: Sequence[Position], tally: Sequence[int], ages: Sequence[int], ballots: int) -> list[Ballot]:

@@ -139,7 +139,7 @@ def candidate_engines(network: Network) -> list[str]:
     """
     if is_linear(network.module):
         return ["linear"]
-    return ["loop"] if network.statistics or network.counters else ["loop", "vmap"]
+    return ["loop"] if network.untrained or network.counters else ["loop", "vmap"]
 
 
 def fastest_engine(build: Callable[[str], Engine], names: list[str], jobs: Jobs) -> str:

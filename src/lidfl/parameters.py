@@ -1,7 +1,7 @@
 """A model is one flat vector: nn.Module <-> vector.
 
-The vector holds the module's parameters and then its floating-point buffers (BatchNorm's running statistics), in
-the module's own order. Integer buffers are not trained and stay as initialised.
+The vector holds the module's parameters, then those that are frozen and the floating-point buffers (BatchNorm's
+running statistics). Integer buffers are not trained and stay as initialised.
 """
 
 from collections.abc import Mapping
@@ -20,20 +20,23 @@ class Network:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        buffers = dict(module.named_buffers())
-        self.trained = dict(module.named_parameters())
-        self.statistics = {name: b for name, b in buffers.items() if b.is_floating_point()}
+        parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+        self.trained = {name: p for name, p in parameters.items() if p.requires_grad}
+        frozen = {name: p for name, p in parameters.items() if not p.requires_grad}
+        self.untrained = frozen | {name: b for name, b in buffers.items() if b.is_floating_point()}
         self.counters = {name: b for name, b in buffers.items() if not b.is_floating_point()}
-        self.shapes = {name: tensor.shape for name, tensor in (self.trained | self.statistics).items()}
+        self.shapes = {name: tensor.shape for name, tensor in (self.trained | self.untrained).items()}
         self.sizes = [prod(shape) for shape in self.shapes.values()]
         self.dim = sum(self.sizes)
         self.convolves = any(len(shape) == 4 for shape in self.shapes.values())
-        if self.dim == 0:
+        if not self.trained:
             raise LidflError("the model has no parameters to train")
+        if len({tensor.dtype for tensor in (self.trained | self.untrained).values()}) > 1:
+            raise LidflError("the model mixes float types; make it one, for instance with module.float()")
 
     def initial(self) -> Parameters:
         """The vector of the module as it was handed over."""
-        return self.flatten(self.trained | self.statistics)
+        return self.flatten(self.trained | self.untrained)
 
     def flatten(self, tensors: Mapping[str, Tensor]) -> Parameters:
         """Join named tensors into one vector."""
@@ -47,13 +50,13 @@ class Network:
     def apply(self, tensors: Mapping[str, Tensor], images: Tensor, *, training: bool) -> Tensor:
         """Logits of a batch. In training, BatchNorm writes its statistics into `tensors`."""
         self.module.train(training)
-        # A module counts batches in an integer buffer; it gets a copy, so that its own stays as initialised.
-        counters = {name: counter.clone() for name, counter in self.counters.items()}
-        logits: Tensor = functional_call(self.module, {**tensors, **counters}, (images,))
+        logits: Tensor = functional_call(self.module, dict(tensors), (images,))
         return logits
 
     def state_dict(self, vector: Parameters) -> dict[str, Tensor]:
         """What `nn.Module.load_state_dict` takes: every tensor under its name, integer buffers included."""
         tensors = {**self.unflatten(vector), **self.counters}
-        names = self.module.state_dict().keys()
-        return {name: tensors[name].detach().clone().contiguous() for name in names if name in tensors}
+        owners = [*self.module.named_parameters(), *self.module.named_buffers()]
+        name_of = {id(tensor): name for name, tensor in owners}  # tied weights have one owner and several names
+        state = self.module.state_dict(keep_vars=True)
+        return {name: tensors[name_of[id(tensor)]].detach().clone() for name, tensor in state.items()}

@@ -202,7 +202,7 @@ def single_round(
     trained, rejected = valid_updates((yield Train(round_index, models, offers)), offers, models)
     children = propose(trained, models, rng, aggregate, num_honest)
     candidates = models.with_children(children) if children else models
-    survivors = candidates.without(range(len(children)))
+    survivors = candidates.without([0]) if children else models
     return Outcome(survivors, _record(round_index, candidates, survivors, children, [], rejected))
 
 
@@ -232,13 +232,14 @@ def propose(
 
 def drive(round_: Round, answer: Answer) -> Outcome:
     """Run a round to its end, taking every request to `answer` and its replies back."""
-    try:
-        request = next(round_)
-        while True:
-            request = round_.send(answer(request))
-    except StopIteration as done:
-        outcome: Outcome = done.value
-        return outcome
+    request = next(round_)
+    while True:
+        replies = answer(request)
+        try:
+            request = round_.send(replies)
+        except StopIteration as done:
+            outcome: Outcome = done.value
+            return outcome
 
 
 class Malformed(ValueError):
@@ -253,7 +254,7 @@ def valid_updates(
     def check(client: Client, reply: object) -> Trained:
         if not isinstance(reply, Trained) or not isinstance(reply.update, Tensor):
             raise Malformed("wrong type")
-        if reply.update.dtype != models.parameters.dtype or type(reply.parent) is not int:
+        if _kind(reply.update) != _kind(models.parameters) or type(reply.parent) is not int:
             raise Malformed("wrong type")
         if reply.update.shape != models.parameters.shape[1:]:
             raise Malformed("wrong shape")
@@ -261,9 +262,14 @@ def valid_updates(
             raise Malformed("no such model")
         if not reply.update.abs().max().isfinite():
             raise Malformed("not finite")
-        return reply
+        return Trained(reply.parent, reply.update.detach())
 
     return _collect(replies, list(offers), check)
+
+
+def _kind(tensor: Tensor) -> tuple[torch.dtype, torch.layout, torch.device]:
+    """What must agree for two tensors to be added, besides their shapes."""
+    return tensor.dtype, tensor.layout, tensor.device
 
 
 def valid_ballots(replies: Replies, vote: Vote) -> tuple[list[Ballot], Counter[str]]:

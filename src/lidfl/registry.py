@@ -52,6 +52,10 @@ class Registry(Generic[R]):
         for option in _options(function, self.context).values():
             if option.annotation not in _PARSERS:
                 raise TypeError(f"option '{option.name}' of {self.kind} '{name}' must be int, float, str or bool")
+        if name in self.functions and self.functions[name].__module__ != function.__module__:
+            raise TypeError(
+                f"{self.kind} '{name}' exists already, in {self.functions[name].__module__}; rename yours"
+            )
         self.functions[name] = function
         return function
 
@@ -86,6 +90,8 @@ class Registry(Generic[R]):
             key, equals, value = part.partition("=")
             if not equals:
                 key, value = next(iter(known)), part
+            if key in options:
+                raise LidflError(f"option '{key}' of {self.kind} '{name}' is given twice")
             if key not in known:
                 raise LidflError(f"{self.kind} '{name}' has no option '{key}'; it takes {', '.join(known)}")
             options[key] = _convert(value, known[key].annotation, f"option '{key}' of {self.kind} '{name}'")

@@ -148,7 +148,7 @@ class Simulator:
         needed = {client for client in workers if client not in self.byzantine}
         needed |= set(attackers) if behaves or "own" in self.attack.wants else set()
         needed |= set(self.honest) if attackers and "honest" in self.attack.wants else set()
-        updates = self._honest_updates(start, sorted(needed), round_index)
+        updates = self.honest_updates(start, sorted(needed), round_index)
         if behaves or not attackers:
             return updates
         forged = self.attack(
@@ -160,7 +160,7 @@ class Simulator:
         ).expand(len(attackers), -1)
         return updates | dict(zip(attackers, forged, strict=True))
 
-    def _honest_updates(
+    def honest_updates(
         self, start: Parameters, clients: Sequence[Client], round_index: int
     ) -> dict[Client, Parameters]:
         """The updates of clients that train as they should, through the engine in sets of equal shape."""
@@ -225,10 +225,14 @@ class Simulator:
             known = {model: self._losses[model] for model in candidates.ids if model in self._losses}
             for model, vector in zip(candidates.ids, candidates.parameters, strict=True):
                 if model not in known:
-                    known[model] = finite_or_inf(self._client_means(vector, self.data.validation)[0])
+                    known[model] = self.judge(vector)
                     self.evaluations[model] += 1
             self._losses = known
             return np.stack([known[model] for model in candidates.ids], axis=1)
+
+    def judge(self, vector: Parameters) -> NDArray[np.float64]:
+        """Every client's validation loss of one model."""
+        return finite_or_inf(self._client_means(vector, self.data.validation)[0])
 
     def known_losses(self, ids: Iterable[int]) -> tuple[list[int], list[float]]:
         """Those of the models that have been judged, and the mean over all clients of each one's loss."""

@@ -1,0 +1,152 @@
+"""The work of a simulation, done by the plain loop and by lidfl, on the same data with the same draws."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks import plain
+from benchmarks.problem import Problem, cnn_problem, federated_data, lr_problem
+from benchmarks.timing import Work, fastest
+from lidfl import aggregators
+from lidfl.config import Experiment
+from lidfl.protocol import drive
+from lidfl.seeds import rng_for
+from lidfl.server import Server
+from lidfl.simulator import Simulator, build_network
+
+LR_FLOPS = 2 * 784 * 62
+"""Multiply-adds ×2 of one image through the LR model."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One line of the table: the same work twice."""
+
+    name: str
+    plain: Work
+    ours: Work
+    target: float
+    """How many times faster ours is meant to be."""
+    turns: int
+    flops: float | None = None
+    """Floating-point operations in matrix products, where they bound the work."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What was measured of a workload."""
+
+    name: str
+    plain: float
+    ours: float
+    target: float
+    flops: float | None
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster ours is."""
+        return self.plain / self.ours
+
+
+def measure(workload: Workload) -> Timing:
+    """Time both sides of a workload in turns."""
+    best = fastest({"plain": workload.plain, "ours": workload.ours}, workload.turns)
+    return Timing(workload.name, best["plain"], best["ours"], workload.target, workload.flops)
+
+
+def simulator(model: str, attack: str = "sign_flip") -> Simulator:
+    """lidfl's clients for a problem, 60 % of them Byzantine."""
+    settings = Experiment(dataset="femnist", model=model, attack=attack)
+    data = federated_data()
+    return Simulator(settings, data, build_network(settings, data))
+
+
+def training(problem: Problem, clients: int, target: float, turns: int) -> Workload:
+    """Local trainings of the first few clients from one model."""
+    ours, start = simulator(problem.name), plain.flat(problem.module())
+    images = clients * problem.steps * problem.batch_size
+    return Workload(
+        f"{problem.name.upper()}, training of {clients} client{'s' if clients > 1 else ''}",
+        lambda: [plain.train_client(problem, client, start) for client in range(clients)],
+        lambda: ours.honest_updates(start, range(clients), 0),
+        target,
+        turns,
+        2 * LR_FLOPS * images if problem.name == "lr" else None,
+    )
+
+
+def evaluation(problem: Problem, target: float, turns: int) -> Workload:
+    """One model judged by every client on its validation images."""
+    ours, vector = simulator(problem.name), plain.flat(problem.module())
+    images = sum(map(len, problem.validation_images))
+    return Workload(
+        f"{problem.name.upper()}, evaluation of {images:,} images by {problem.num_clients} clients",
+        lambda: plain.evaluate(problem, vector),
+        lambda: ours.judge(vector),
+        target,
+        turns,
+        LR_FLOPS * images if problem.name == "lr" else None,
+    )
+
+
+def whole_rounds(problem: Problem, attack: plain.Attack, target: float, rounds: int, turns: int) -> Workload:
+    """Whole rounds of LiD-FL: training, the new model judged by all clients, votes; the same clients are drawn."""
+    ours = simulator(problem.name, attack)
+    server, start = Server(ours.experiment), plain.flat(problem.module())
+
+    def play_ours() -> None:
+        models = server.start(start)
+        for round_index in range(rounds):
+            models = drive(server.round(models, round_index), ours.answer).models
+
+    def play_plain() -> None:
+        models = [plain.Candidate(start) for _ in range(ours.experiment.list_size)]
+        for round_index in range(rounds):
+            rng = rng_for(ours.experiment.seed, "server", round_index)
+            models = plain.lid_round(problem, models, ours.byzantine, attack, rng)
+
+    name = f"{problem.name.upper()}, {rounds} rounds of LiD-FL, {attack}"
+    return Workload(name, play_plain, play_ours, target, turns)
+
+
+def rules(dim: int, turns: int) -> list[Workload]:
+    """Aggregation of 35 updates."""
+    updates = torch.from_numpy(np.random.default_rng(0).standard_normal((35, dim), dtype=np.float32))
+    contests: dict[str, tuple[Callable[[Tensor], object], Callable[[Tensor], object], float]] = {
+        "median": (plain.median, aggregators.cwm, 3),
+        "Krum": (lambda u: plain.krum(u, 21), lambda u: aggregators.krum(u, num_honest=14), 5),
+        "RKNN": (
+            lambda u: plain.rknn(u, 14, np.random.default_rng(0)),
+            lambda u: aggregators.rknn(u, num_honest=14, rng=np.random.default_rng(0)),
+            5,
+        ),
+        "MEB": (lambda u: plain.meb(u, 14), lambda u: aggregators.meb(u, num_honest=14), 5),
+    }
+    return [
+        Workload(f"{name} of 35 × {dim:,}", _on(slow, updates), _on(fast, updates), target, turns)
+        for name, (slow, fast, target) in contests.items()
+    ]
+
+
+def _on(rule: Callable[[Tensor], object], updates: Tensor) -> Work:
+    return lambda: rule(updates)
+
+
+def workloads(turns: int = 7) -> list[Workload]:
+    """Every line of the table; CNN work takes fewer turns, since it is long."""
+    lr, cnn = lr_problem(), cnn_problem()
+    few = max(2, turns // 2)
+    return [
+        training(lr, 35, 8, turns),
+        training(lr, 1, 6, 3 * turns),
+        evaluation(lr, 1, 3 * turns),
+        whole_rounds(lr, "sign_flip", 6, 10, turns),
+        whole_rounds(lr, "lie", 7, 10, few),
+        training(cnn, 1, 1.5, turns),
+        evaluation(cnn, 2.3, few),
+        whole_rounds(cnn, "sign_flip", 2.2, 1, few),
+        *rules(151_358, turns),
+    ]
