@@ -68,7 +68,9 @@ class RunOptions:
 
 def _flag(setting: Any) -> tuple[str, Any, Any]:
     """A setting of `Experiment` as a flag that may be left out."""
-    hint = "" if setting.default is None else f"(default: {setting.default})"
+    hint = f"(default: {setting.default})"
+    if setting.default is None:
+        hint = "" if "(default:" in setting.metadata["help"] else "(default: the data set's)"
     argument = tyro.conf.arg(help=setting.metadata["help"], help_behavior_hint=hint)
     return setting.name, Annotated[setting.type | None, argument, tyro.conf.DisallowNone], None
 

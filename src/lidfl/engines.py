@@ -104,18 +104,23 @@ def linear(_network: Network, training: LocalTraining, images: Tensor, labels: T
 
     def train(jobs: Jobs) -> Updates:
         start = pack(jobs.starts)
-        weights, velocity = start.clone(), torch.zeros_like(start)
-        targets = labels[jobs.rows].unsqueeze(3)
-        batch = jobs.rows.shape[2]
-        scale = training.learning_rate / batch
-        minus_one = features.new_full((len(start), batch, 1), -1)
-        for step in range(jobs.rows.shape[1]):
-            batch_features = features[jobs.rows[:, step]]
-            residuals = torch.bmm(batch_features, weights).softmax(2)
-            residuals.scatter_add_(2, targets[:, step], minus_one)
-            velocity.baddbmm_(batch_features.transpose(1, 2), residuals, beta=training.momentum, alpha=scale)
+        weights, rows = start.clone(), jobs.rows.transpose(0, 1)  # steps first
+        multiply: Callable[..., Tensor] = torch.bmm
+        accumulate: Callable[..., Tensor] = Tensor.baddbmm_
+        if len(start) == 1:  # for one job plain matrices are faster than a batch of one
+            weights, rows = weights.squeeze(0), rows.squeeze(1)
+            multiply, accumulate = torch.mm, Tensor.addmm_
+        velocity = torch.zeros_like(weights)
+        targets = labels[rows].unsqueeze(-1)
+        minus_one = features.new_full(targets.shape[1:], -1)
+        scale = training.learning_rate / rows.shape[-1]
+        for step_rows, step_targets in zip(rows, targets, strict=True):
+            batch = features[step_rows]
+            residuals = multiply(batch, weights).softmax(-1)
+            residuals.scatter_add_(-1, step_targets, minus_one)
+            accumulate(velocity, batch.mT, residuals, beta=training.momentum, alpha=scale)
             weights -= velocity
-        return unpack(weights - start)
+        return unpack(weights.view_as(start) - start)
 
     return train
 

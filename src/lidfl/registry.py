@@ -103,7 +103,7 @@ class Registry(Generic[R]):
 
     def _options_text(self, name: str) -> str:
         options = _options(self.functions[name], self.context).values()
-        return ", ".join(o.name if o.default is o.empty else f"{o.name}={o.default}" for o in options)
+        return ", ".join(o.name if o.default in (o.empty, "") else f"{o.name}={o.default}" for o in options)
 
     def _summary(self, name: str) -> str:
         return (inspect.getdoc(self.functions[name]) or "").splitlines()[0]
