@@ -81,21 +81,25 @@ def _own_copy(part: Tensor) -> Tensor:
 
 def candidate_losses(network: Network, candidates: Updates, images: Tensor, labels: Tensor) -> NDArray[np.float64]:
     """The mean validation loss of each candidate, +inf where it is not finite (paper, step 4)."""
-    losses = [image_losses(network, candidate, images, labels)[0].double().mean() for candidate in candidates]
+    losses = [image_losses(network, candidate, images, labels).double().mean() for candidate in candidates]
     return finite_or_inf(torch.stack(losses))
 
 
+def image_losses(network: Network, vector: Parameters, images: Tensor, labels: Tensor) -> Tensor:
+    """The cross-entropy of each image."""
+    return F.cross_entropy(_logits(network, vector, images), labels, reduction="none")
+
+
+def image_hits(network: Network, vector: Parameters, images: Tensor, labels: Tensor) -> Tensor:
+    """Whether the class of each image is predicted right."""
+    return _logits(network, vector, images).argmax(1) == labels
+
+
 @torch.no_grad()
-def image_losses(network: Network, vector: Parameters, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of each image, and whether its class is predicted right."""
-    chunk = 256 if network.convolves else 8192  # what fits the cache between layers
+def _logits(network: Network, vector: Parameters, images: Tensor) -> Tensor:
     tensors = {name: _own_copy(part) for name, part in network.unflatten(vector).items()}
-    losses, correct = [], []
-    for some_images, some_labels in zip(torch.split(images, chunk), torch.split(labels, chunk), strict=True):
-        logits = network.apply(tensors, some_images, training=False)
-        losses.append(F.cross_entropy(logits, some_labels, reduction="none"))
-        correct.append(logits.argmax(1) == some_labels)
-    return torch.cat(losses), torch.cat(correct)
+    chunk = 256 if network.convolves else 8192  # what fits the cache between layers
+    return torch.cat([network.apply(tensors, some, training=False) for some in torch.split(images, chunk)])
 
 
 def finite_or_inf(losses: Tensor) -> NDArray[np.float64]:

@@ -4,9 +4,10 @@ This is the only place that knows who is Byzantine.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from lidfl import datasets, models
 from lidfl.attacks import attack
-from lidfl.client import LocalTraining, draw_batches, finite_or_inf, image_losses
+from lidfl.client import LocalTraining, draw_batches, finite_or_inf, image_hits, image_losses
 from lidfl.config import Experiment
 from lidfl.datasets.federated import FederatedData, Shards, Statistics, federate, parse_split
 from lidfl.elections import honest_ballots, vote_attack
@@ -26,6 +27,9 @@ from lidfl.partitions import split_clients
 from lidfl.protocol import ModelList, Replies, Request, Train, Trained, Vote
 from lidfl.seeds import rng_for, seed_for
 from lidfl.types import Ballot, Client, Losses, Parameters, Updates
+
+Measure: TypeAlias = Callable[[Network, Parameters, Tensor, Tensor], Tensor]
+"""What one model gives for each image: its loss, or whether it is right."""
 
 BUILT_IN_ENGINES = {"lr": "linear", "mlp": "vmap", "cnn": "loop"}
 """What trials found for the models of this package; a user's own is tried."""
@@ -232,7 +236,7 @@ class Simulator:
 
     def judge(self, vector: Parameters) -> NDArray[np.float64]:
         """Every client's validation loss of one model."""
-        return finite_or_inf(self._client_means(vector, self.data.validation)[0])
+        return finite_or_inf(self._client_means(image_losses, vector, self.data.validation))
 
     def known_losses(self, ids: Iterable[int]) -> tuple[list[int], list[float]]:
         """Those of the models that have been judged, and the mean over all clients of each one's loss."""
@@ -247,7 +251,7 @@ class Simulator:
             known = {model: self._accuracies[model] for model in candidates.ids if model in self._accuracies}
             for model, vector in zip(candidates.ids, candidates.parameters, strict=True):
                 if model not in known:
-                    known[model] = self._client_means(vector, self.data.test)[1].cpu().numpy()
+                    known[model] = self._client_means(image_hits, vector, self.data.test).cpu().numpy()
             self._accuracies = known
             return np.stack([known[model] for model in candidates.ids], axis=1)
 
@@ -256,10 +260,11 @@ class Simulator:
         chosen = self.losses(candidates).argmin(1)
         return float(self.accuracies(candidates)[self.honest, chosen[self.honest]].mean())
 
-    def _client_means(self, vector: Parameters, shards: Shards) -> tuple[Tensor, Tensor]:
-        """Mean loss and accuracy of one model for every client, in one pass over all their images."""
-        losses, correct = image_losses(self.network, vector, shards.images, shards.labels)
-        return _segment_means(losses, shards), _segment_means(correct, shards)
+    def _client_means(self, measure: Measure, vector: Parameters, shards: Shards) -> Tensor:
+        """The mean of a measure of one model for every client, in one pass over all their images."""
+        values = measure(self.network, vector, shards.images, shards.labels)
+        sizes = torch.from_numpy(shards.sizes).to(values.device)
+        return torch.segment_reduce(values.double(), "mean", lengths=sizes)
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
@@ -270,9 +275,3 @@ class Simulator:
 
 def _rows(updates: dict[Client, Parameters], clients: Iterable[Client]) -> Updates:
     return torch.stack([updates[client] for client in clients])
-
-
-def _segment_means(values: Tensor, shards: Shards) -> Tensor:
-    """The mean over each client's own images."""
-    sizes = torch.from_numpy(shards.sizes).to(values.device)
-    return torch.segment_reduce(values.double(), "mean", lengths=sizes)
