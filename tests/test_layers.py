@@ -13,7 +13,7 @@ LAYERS = [
     {"seeds", "registry", "medians"},
     {"parameters", "models", "datasets", "partitions", "aggregators", "attacks", "elections"},
     {"client", "protocol", "config"},
-    {"server", "engines", "checkpoint"},
+    {"server", "engines", "checkpoint", "world"},
     {"rundir", "simulator"},
     {"simulation", "picking"},
     {"display"},

@@ -21,7 +21,7 @@ from lidfl.parameters import Network
 from lidfl.protocol import ModelList
 from lidfl.rundir import RunDirectory
 from lidfl.seeds import rng_for
-from lidfl.simulator import load_data
+from lidfl.world import load_data
 
 
 @dataclass(frozen=True)

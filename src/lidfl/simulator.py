@@ -14,19 +14,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lidfl import datasets, models
 from lidfl.attacks import attack
 from lidfl.client import LocalTraining, draw_batches, finite_or_inf, image_hits, image_losses
 from lidfl.config import Experiment
-from lidfl.datasets.federated import FederatedData, Shards, Statistics, federate, parse_split
+from lidfl.datasets.federated import FederatedData, Shards
 from lidfl.elections import honest_ballots, vote_attack
 from lidfl.engines import ENGINES, Engine, Jobs, candidate_engines, fastest_engine
 from lidfl.errors import LidflError
 from lidfl.parameters import Network
-from lidfl.partitions import split_clients
 from lidfl.protocol import ModelList, Replies, Request, Train, Trained, Vote
 from lidfl.seeds import rng_for, seed_for
 from lidfl.types import Ballot, Client, Losses, Parameters, Updates
+from lidfl.world import build_network, draw_byzantine, load_data
 
 Measure: TypeAlias = Callable[[Network, Parameters, Tensor, Tensor], Tensor]
 """What one model gives for each image: its loss, or whether it is right."""
@@ -35,41 +34,22 @@ BUILT_IN_ENGINES = {"lr": "linear", "mlp": "vmap", "cnn": "loop"}
 """What trials found for the models of this package; a user's own is tried."""
 
 
-def load_data(experiment: Experiment, statistics: Statistics | None = None) -> FederatedData:
-    """The experiment's data, dealt to its clients and split, the same in every process that asks."""
-    seed = experiment.seed
-    data = datasets.load(experiment.dataset, rng_for(seed, "dataset"))
-    rng = rng_for(seed, "partition")
-    clients = split_clients(experiment.partition, data.labels, data.writers, experiment.num_clients, rng)
-    ratio = parse_split(experiment.split)
-    return federate(data, clients, ratio, rng_for(seed, "split"), experiment.device, statistics)
+class OncePerModel:
+    """What every client finds of each model of a list, computed once and remembered while the model stays."""
 
+    def __init__(self, compute: Callable[[Parameters], NDArray[np.float64]]) -> None:
+        self.compute = compute
+        self.known: dict[int, NDArray[np.float64]] = {}
+        self.computed: Counter[int] = Counter()
 
-def build_network(experiment: Experiment, data: FederatedData) -> Network:
-    """The experiment's model, initialised from its seed, checked to fit the data."""
-    seed = seed_for(experiment.seed, "model")
-    module = models.build(experiment.model, data.image_shape, data.num_classes, seed).to(experiment.device)
-    network = Network(module)
-    sample = data.train.images[:2]
-    try:
-        logits = network.apply(network.unflatten(network.initial()), sample, training=False)
-    except (RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise LidflError(
-            f"model '{experiment.model}' does not take images of {data.image_shape}: {reason}"
-        ) from None
-    if logits.shape != (len(sample), data.num_classes):
-        raise LidflError(
-            f"model '{experiment.model}' gives outputs of shape {tuple(logits.shape[1:])}; "
-            f"{experiment.dataset} has {data.num_classes} classes, so it must be ({data.num_classes},)"
-        )
-    return network
-
-
-def draw_byzantine(experiment: Experiment) -> frozenset[Client]:
-    """Who is Byzantine: num_byzantine clients at random."""
-    rng = rng_for(experiment.seed, "byzantine")
-    return frozenset(rng.choice(experiment.num_clients, experiment.num_byzantine, replace=False).tolist())
+    def __call__(self, models: ModelList) -> NDArray[np.float64]:
+        """One row a client, one column a model."""
+        self.known = {model: self.known[model] for model in models.ids if model in self.known}
+        for model, vector in zip(models.ids, models.parameters, strict=True):
+            if model not in self.known:
+                self.known[model] = self.compute(vector)
+                self.computed[model] += 1
+        return np.stack([self.known[model] for model in models.ids], axis=1)
 
 
 class Simulator:
@@ -90,10 +70,8 @@ class Simulator:
         self.engine_name = self._engine_name()
         self.engine = self._build_engine(self.engine_name)
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.evaluations: Counter[int] = Counter()
-        """How often the validation losses of each model, by id, were computed."""
-        self._losses: dict[int, NDArray[np.float64]] = {}
-        self._accuracies: dict[int, NDArray[np.float64]] = {}
+        self._losses = OncePerModel(self.judge)
+        self._accuracies = OncePerModel(self.test)
 
     @classmethod
     def of(cls, experiment: Experiment) -> "Simulator":
@@ -221,18 +199,9 @@ class Simulator:
         )
 
     def losses(self, candidates: ModelList) -> Losses:
-        """Every client's validation loss of every candidate, (num_clients, candidates).
-
-        A model is evaluated once: the losses of those that stay in the list are remembered.
-        """
+        """Every client's validation loss of every candidate, (num_clients, candidates)."""
         with self._timed("evaluation"):
-            known = {model: self._losses[model] for model in candidates.ids if model in self._losses}
-            for model, vector in zip(candidates.ids, candidates.parameters, strict=True):
-                if model not in known:
-                    known[model] = self.judge(vector)
-                    self.evaluations[model] += 1
-            self._losses = known
-            return np.stack([known[model] for model in candidates.ids], axis=1)
+            return self._losses(candidates)
 
     def judge(self, vector: Parameters) -> NDArray[np.float64]:
         """Every client's validation loss of one model."""
@@ -240,20 +209,25 @@ class Simulator:
 
     def known_losses(self, ids: Iterable[int]) -> tuple[list[int], list[float]]:
         """Those of the models that have been judged, and the mean over all clients of each one's loss."""
-        judged = [model for model in ids if model in self._losses]
-        return judged, [float(self._losses[model].mean()) for model in judged]
+        judged = [model for model in ids if model in self._losses.known]
+        return judged, [float(self._losses.known[model].mean()) for model in judged]
+
+    @property
+    def evaluations(self) -> Counter[int]:
+        """How often the validation losses of each model, by id, were computed."""
+        return self._losses.computed
 
     # Testing
 
     def accuracies(self, candidates: ModelList) -> NDArray[np.float64]:
         """Every client's test accuracy of every model, (num_clients, models)."""
         with self._timed("testing"):
-            known = {model: self._accuracies[model] for model in candidates.ids if model in self._accuracies}
-            for model, vector in zip(candidates.ids, candidates.parameters, strict=True):
-                if model not in known:
-                    known[model] = self._client_means(image_hits, vector, self.data.test).cpu().numpy()
-            self._accuracies = known
-            return np.stack([known[model] for model in candidates.ids], axis=1)
+            return self._accuracies(candidates)
+
+    def test(self, vector: Parameters) -> NDArray[np.float64]:
+        """Every client's test accuracy of one model."""
+        accuracies: NDArray[np.float64] = self._client_means(image_hits, vector, self.data.test).cpu().numpy()
+        return accuracies
 
     def deployed_accuracy(self, candidates: ModelList) -> float:
         """The mean test accuracy of honest clients, each with the model of its lowest validation loss."""
