@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check format clean
+.PHONY: setup demo test check bench bench-check format clean
 
 setup: .venv/ready
 
@@ -22,9 +22,21 @@ check: .venv/ready
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
+# Peers pin other versions of what we use, so they get an environment of their own.
+.venv-bench/ready: pyproject.toml constraints.txt
+	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	@touch $@
+
+bench: .venv-bench/ready
+	.venv-bench/bin/python -m benchmarks
+
+bench-check: .venv/ready
+	$(BIN)/python -m benchmarks.check
+
 format: .venv/ready
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-bench

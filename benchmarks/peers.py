@@ -1,7 +1,5 @@
 """A round of ordinary federated learning by lidfl, the plain loop and other frameworks, in one run.
 
-    python -m benchmarks.peers
-
 Every contestant starts from the same model, all clients train, and the updates are aggregated with equal weights.
 Each is used through its public interface as its users would, with the data in memory, no evaluation and no
 logging; set-up and one first round, in which gradient steps are counted, are not timed. A peer that is not
@@ -19,17 +17,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
-import tyro
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from benchmarks import plain
 from benchmarks.problem import PROBLEMS, Problem, experiment, federated_data
+from benchmarks.timing import seconds
 from lidfl.protocol import drive
 from lidfl.server import Server
-from lidfl.simulator import Simulator, build_network
+from lidfl.simulator import Simulator
+from lidfl.world import build_network
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message, MetricRecord, RecordDict
@@ -104,7 +101,7 @@ def byzfl_contestant(problem: Problem, rule: Rule) -> Contestant:
     try:
         from byzfl import Client, Server
         from byzfl.fed_framework import models
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # torchvision fails with the latter where it does not fit torch
         raise LeftOut(f"ByzFL is left out: {error}.") from None
     models.benchmark_model = problem.module  # ByzFL looks models up by name, in this module
     settings = _byzfl_settings(problem)
@@ -390,56 +387,3 @@ def check_steps(problem: Problem, name: str, steps: int) -> None:
     expected = problem.num_clients * problem.steps
     if not expected <= steps <= expected + 1:
         raise RuntimeError(f"{name} took {steps} gradient steps in a round; {expected} were asked for")
-
-
-def seconds(play: Callable[[], None]) -> float:
-    """How long one round takes."""
-    began = perf_counter()
-    play()
-    return perf_counter() - began
-
-
-# The table
-
-
-def main(
-    repeats: int = 5,
-    threads: int = 2,
-    models: tuple[str, ...] = tuple(PROBLEMS),
-    rules: tuple[Rule, ...] = RULES,
-) -> None:
-    """Time a round of every contestant.
-
-    Args:
-        repeats: timed rounds of each; the fastest counts
-        threads: torch threads, and Ray workers of Flower
-        models: which problems, of lr and cnn
-        rules: which rules, of fedavg and median
-    """
-    table = Table("framework", "model", "rule", "seconds a round", "lidfl is faster", "steps", "model moved")
-    sentences: dict[str, None] = {}
-    for model in models:
-        problem = PROBLEMS[model]()
-        for rule in rules:
-            results, reasons = compare(problem, rule, repeats, threads)
-            sentences |= dict.fromkeys(reasons)
-            for result in results:
-                table.add_row(result.name, model, rule, *cells(result, results[0].seconds))
-            table.add_section()
-    console = Console()
-    console.print(table)
-    for sentence in sentences:
-        console.print(sentence)
-
-
-def cells(result: Result, lidfl_seconds: float) -> list[str]:
-    """A result's columns."""
-    faster = result.seconds / lidfl_seconds
-    return [f"{result.seconds:.3f}", f"{faster:.1f} ×", str(result.steps or ""), f"{result.moved:.3f}"]
-
-
-if __name__ == "__main__":
-    # By its importable name: Flower's workers import what they are sent by reference.
-    from benchmarks import peers
-
-    tyro.cli(peers.main)

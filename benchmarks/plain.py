@@ -93,9 +93,8 @@ def evaluate(problem: Problem, vector: Tensor) -> list[float]:
 def mean_loss(module: nn.Module, images: Tensor, labels: Tensor) -> float:
     """A module's mean loss over some images, a batch at a time."""
     total = 0.0
-    for start in range(0, len(images), EVALUATION_BATCH):
-        rows = slice(start, start + EVALUATION_BATCH)
-        total += F.cross_entropy(module(images[rows]), labels[rows], reduction="sum").item()
+    for some_images, some_labels in DataLoader(TensorDataset(images, labels), EVALUATION_BATCH):
+        total += F.cross_entropy(module(some_images), some_labels, reduction="sum").item()
     return total / len(images)
 
 

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lidfl import datasets
 from lidfl.config import Experiment
 from lidfl.datasets.base import Dataset
 from lidfl.datasets.federated import FederatedData, Shards, federate, parse_split
 from lidfl.errors import LidflError
 from lidfl.partitions import split_clients
 from lidfl.seeds import rng_for, seed_for
-from lidfl.simulator import load_data
 
 NUM_IMAGES = 40_263
 NUM_CLASSES = 62
@@ -55,13 +55,28 @@ def experiment(model: str, method: str = "fedavg") -> Experiment:
 
 
 @lru_cache(maxsize=1)
-def federated_data() -> FederatedData:
+def images() -> Dataset:
     """FEMNIST, or noise in its place."""
-    settings = experiment("lr")
+    rng = rng_for(experiment("lr").seed, "dataset")
     try:
-        return load_data(settings)
+        return datasets.load("femnist", rng)
     except LidflError:
-        return _noise(settings)
+        noise = rng.integers(0, 256, (NUM_IMAGES, 1, SIDE, SIDE), dtype=np.uint8)
+        return Dataset(noise, rng.integers(0, NUM_CLASSES, NUM_IMAGES), NUM_CLASSES, "pixel")
+
+
+def has_femnist() -> bool:
+    """Whether the images are FEMNIST's; noise has no writers."""
+    return images().writers is not None
+
+
+@lru_cache(maxsize=1)
+def federated_data(num_clients: int = 35) -> FederatedData:
+    """The images, dealt and split as the paper has it."""
+    settings, data = experiment("lr"), images()
+    rng = rng_for(settings.seed, "partition")
+    clients = split_clients(settings.partition, data.labels, None, num_clients, rng)
+    return federate(data, clients, parse_split(settings.split), rng_for(settings.seed, "split"))
 
 
 def lr_problem() -> Problem:
@@ -111,12 +126,3 @@ def _cnn() -> nn.Module:
         *(nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Flatten(), nn.Linear(64 * 5 * 5, NUM_CLASSES)),
     )
-
-
-def _noise(settings: Experiment) -> FederatedData:
-    """Random images and labels, dealt and split as FEMNIST is."""
-    rng = rng_for(settings.seed, "noise")
-    images = rng.integers(0, 256, (NUM_IMAGES, 1, SIDE, SIDE), dtype=np.uint8)
-    labels = rng.integers(0, NUM_CLASSES, NUM_IMAGES)
-    clients = split_clients(settings.partition, labels, None, settings.num_clients, rng)
-    return federate(Dataset(images, labels, NUM_CLASSES, "pixel"), clients, parse_split(settings.split), rng)

@@ -15,7 +15,8 @@ from lidfl.config import Experiment
 from lidfl.protocol import drive
 from lidfl.seeds import rng_for
 from lidfl.server import Server
-from lidfl.simulator import Simulator, build_network
+from lidfl.simulator import Simulator
+from lidfl.world import build_network
 
 LR_FLOPS = 2 * 784 * 62
 """Multiply-adds ×2 of one image through the LR model."""
@@ -83,7 +84,7 @@ def evaluation(problem: Problem, target: float, turns: int) -> Workload:
     ours, vector = simulator(problem.name), plain.flat(problem.module())
     images = sum(map(len, problem.validation_images))
     return Workload(
-        f"{problem.name.upper()}, evaluation of {images:,} images by {problem.num_clients} clients",
+        f"{problem.name.upper()}, evaluation of a model by {problem.num_clients} clients",
         lambda: plain.evaluate(problem, vector),
         lambda: ours.judge(vector),
         target,

@@ -1,0 +1,83 @@
+"""How the time of a LiD-FL round grows with clients, model size and list size."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.problem import federated_data
+from benchmarks.timing import fastest
+from lidfl.config import Experiment
+from lidfl.protocol import drive
+from lidfl.server import Server
+from lidfl.simulator import Simulator
+from lidfl.world import build_network
+
+CLIENTS = [35, 350, 3500]
+HIDDEN = [16, 64, 256, 1024]
+LIST_SIZES = [2, 8, 32, 128]
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measurement."""
+
+    axis: str
+    value: int
+    seconds: float
+    """Of one round."""
+
+
+def points() -> Iterator[Point]:
+    """Every measurement; all else is the paper's FEMNIST-LR set-up at 60 %."""
+    for clients in CLIENTS:
+        yield Point("clients", clients, round_seconds(num_clients=clients))
+    for hidden in HIDDEN:
+        settings = dict(model=f"mlp:hidden={hidden}")
+        yield Point("model parameters", parameters(**settings), round_seconds(**settings))
+    for size in LIST_SIZES:
+        yield Point("list size", size, round_seconds(list_size=size))
+
+
+def simulator(**settings: Any) -> Simulator:
+    """The clients of the paper's set-up, with some settings changed."""
+    experiment = Experiment.of(dict(dataset="femnist") | settings)
+    data = federated_data(experiment.num_clients)
+    return Simulator(experiment, data, build_network(experiment, data))
+
+
+def parameters(**settings: Any) -> int:
+    """How many parameters the model has."""
+    return simulator(**settings).network.dim
+
+
+def round_seconds(**settings: Any) -> float:
+    """Seconds of one round, from several in a row once the list has been judged."""
+    clients = simulator(**settings)
+    server = Server(clients.experiment)
+    start = server.start(clients.network.initial())
+    clients.losses(start)
+
+    def play() -> None:
+        models = start
+        for round_index in range(ROUNDS):
+            models = drive(server.round(models, round_index), clients.answer).models
+
+    return fastest({"round": play}, turns=3)["round"] / ROUNDS
+
+
+def draw(measured: list[Point], path: Path) -> None:
+    """One panel an axis, both scales logarithmic, as SVG."""
+    import altair as alt
+
+    rows = [{"axis": p.axis, "value": p.value, "ms": p.seconds * 1000} for p in measured]
+    panels = []
+    for axis in dict.fromkeys(point.axis for point in measured):
+        base = alt.Chart(alt.Data(values=[row for row in rows if row["axis"] == axis])).encode(
+            x=alt.X("value:Q", title=axis, scale=alt.Scale(type="log")),
+            y=alt.Y("ms:Q", title="ms a round", scale=alt.Scale(type="log")),
+        )
+        panels.append(base.mark_line(color="#0072B2") + base.mark_point(color="#0072B2", filled=True, size=60))
+    chart = alt.hconcat(*[panel.properties(width=220, height=180) for panel in panels]).resolve_scale(y="shared")
+    chart.properties(title="How a LiD-FL round grows (FEMNIST, LR, 60 % Byzantine)").save(str(path))
