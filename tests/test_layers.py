@@ -16,6 +16,7 @@ LAYERS = [
     {"server", "engines", "checkpoint", "world"},
     {"rundir", "simulator"},
     {"simulation", "picking"},
+    {"sweep", "tables"},
     {"display"},
     {"cli"},
 ]

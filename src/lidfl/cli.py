@@ -6,22 +6,23 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.table import Table
 
-from lidfl import aggregators, attacks, elections, models, partitions
+from lidfl import aggregators, attacks, elections, models, partitions, tables
 from lidfl.config import Experiment, read_toml
 from lidfl.datasets import dataset
-from lidfl.display import display
+from lidfl.display import display, estimate_table, watch
 from lidfl.errors import LidflError
 from lidfl.picking import pick
 from lidfl.registry import Registry
 from lidfl.rundir import RunDirectory, resume_command
 from lidfl.simulation import Summary, run
+from lidfl.sweep import cluster, estimate, play_all, read_sweep
 
 REGISTRIES: list[Registry[Any]] = [
     dataset,
@@ -105,6 +106,64 @@ class Pick:
 
 
 @dataclass
+class SweepRuns:
+    """Run every combination of the lists in a sweep file, several at a time; finished runs are skipped."""
+
+    file: tyro.conf.Positional[Path]
+    """The sweep file."""
+    out: Path | None = None
+    """Where the run directories go (default: runs/<name of the sweep>)."""
+    workers: int = os.cpu_count() or 1
+    """How many runs at a time."""
+    threads: int = 1
+    """Threads of each run: one is best when there is a worker a core."""
+    backend: Literal["local", "ray", "dask"] = "local"
+    """Processes of this machine, or a cluster (lidfl[ray], lidfl[dask])."""
+    address: str | None = None
+    """Address of the cluster (default: one that is started here)."""
+    dry_run: bool = False
+    """Only say how many runs there are and how long they will take."""
+
+    def __call__(self) -> None:
+        """Run what is not finished, or say what that would take."""
+        console, sweep = Console(), read_sweep(self.file, self.out)
+        waiting = len(sweep.waiting)
+        console.print(f"{sweep.name}: {len(sweep.runs)} runs, {waiting} to do, in {sweep.out}", highlight=False)
+        if self.dry_run:
+            console.print(estimate_table(list(estimate(sweep)), self.workers))
+            return
+        with cluster(self.backend, self.address):
+            failed = watch(sweep, play_all(sweep, self.workers, self.threads), console)
+        if failed:
+            raise LidflError(f"{len(failed)} of {waiting} runs failed; the next call tries them again")
+
+
+@dataclass
+class TableOfResults:
+    """Mean ± standard deviation over seeds of a sweep's results."""
+
+    sweep: tyro.conf.Positional[Path]
+    """The folder of the sweep's runs."""
+    rows: str = "method"
+    """The setting that makes the rows."""
+    columns: str = "attack"
+    """The setting that makes the columns."""
+    value: str = "test_accuracy"
+    """What to show, from the runs' summaries."""
+    format: Literal["terminal", "csv", "markdown", "latex"] = "terminal"
+    """How to write it."""
+
+    def __call__(self) -> None:
+        """Print the table."""
+        grid = tables.tabulate(tables.read_results(self.sweep), self.rows, self.columns, self.value)
+        if self.format == "terminal":
+            Console().print(tables.as_rich(grid))
+        else:
+            written = {"csv": tables.as_csv, "markdown": tables.as_markdown, "latex": tables.as_latex}
+            sys.stdout.write(written[self.format](grid))
+
+
+@dataclass
 class ListRegistered:
     """Show every data set, partition, model, aggregator, attack and election, with its options."""
 
@@ -164,7 +223,14 @@ def _log_handler(console: Console) -> logging.Handler:
     return RichHandler(console=console, show_time=False, show_level=False, show_path=False)
 
 
-COMMANDS: dict[str, Callable[..., Any]] = {"run": Run, "pick": Pick, "list": ListRegistered, "demo": Demo}
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "run": Run,
+    "sweep": SweepRuns,
+    "table": TableOfResults,
+    "pick": Pick,
+    "list": ListRegistered,
+    "demo": Demo,
+}
 
 
 def main() -> None:

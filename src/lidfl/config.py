@@ -118,6 +118,11 @@ class Experiment:
         return self.method == LIST_METHOD
 
     @property
+    def method_label(self) -> str:
+        """The method as tables name it, such as lidfl+rknn."""
+        return self.method if self.aggregator == "none" else f"{self.method}+{self.aggregator}"
+
+    @property
     def smallest_list(self) -> int:
         """⌊1/γ⌋ = ⌊m/k⌋: with fewer models the honest clients may lose them all (paper, remark I)."""
         return self.num_clients // self.num_honest if self.keeps_list else 1

@@ -1,18 +1,29 @@
 """What a run shows while it goes: a live table in a terminal, log lines elsewhere, or nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
 from lidfl.config import Experiment
+from lidfl.rundir import RunDirectory
 from lidfl.simulation import Observer, Progress
+from lidfl.sweep import Ended, Estimate, Sweep
 from lidfl.types import Client
 
 
@@ -36,6 +47,11 @@ def headline(experiment: Experiment) -> str:
     attacks = f"attack {experiment.attack}, votes {experiment.vote_attack}"
     size = f", list of {experiment.list_size}" if experiment.keeps_list else ""
     return f"{experiment.method} on {experiment.dataset}-{experiment.model}{size}: {attackers}, {attacks}"
+
+
+def _bar_columns() -> list[ProgressColumn]:
+    times = [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()]
+    return [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *times]
 
 
 class LogView:
@@ -63,16 +79,7 @@ class LiveView:
         self.experiment = experiment
         self.progress: Progress | None = None
         self.accuracy: dict[str, float] = {}
-        self.bar = Bar(
-            TextColumn("{task.description}"),
-            *(
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-            ),
-        )
+        self.bar = Bar(*_bar_columns())
         self.task = self.bar.add_task("rounds", total=experiment.rounds)
 
     def observe(self, progress: Progress) -> None:
@@ -102,6 +109,41 @@ def list_table(progress: Progress, accuracy: dict[str, float]) -> Table:
         origin = "–" if parent < 0 else str(parent)
         table.add_row(key, origin, str(age), votes, _number(line["loss"].get(key)), _number(accuracy.get(key)))
     return table
+
+
+def watch(sweep: Sweep, ended: Iterable[Ended], console: Console) -> list[Ended]:
+    """Show how a sweep gets on, and at its end what failed; returns that."""
+    total = len(sweep.waiting)
+    failed = []
+    with Bar(*_bar_columns(), console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("runs", total=total)
+        for count, run in enumerate(ended, start=1):
+            bar.update(task, completed=count)
+            name = Path(run.experiment.out).name
+            result = "failed" if run.error else f"{RunDirectory(run.experiment.out).summary()['test_accuracy']:.3f}"
+            console.print(f"[{count}/{total}] {name}: {result}", highlight=False, markup=False, soft_wrap=True)
+            failed += [run] if run.error else []
+    for run in failed:
+        console.print(f"{run.experiment.out} failed:\n{run.error}", highlight=False, markup=False, soft_wrap=True)
+    return failed
+
+
+def estimate_table(estimates: Sequence[Estimate], workers: int) -> Table:
+    """What a sweep will take, kind by kind."""
+    table = Table("method", "attack", "Byzantine", "runs", "time on one worker")
+    for kind in estimates:
+        settings = kind.kind
+        fraction = str(settings.byzantine_fraction)
+        table.add_row(settings.method_label, settings.attack, fraction, str(kind.runs), _duration(kind.seconds))
+    total = sum(kind.seconds for kind in estimates)
+    runs = str(sum(kind.runs for kind in estimates))
+    table.add_section()
+    table.add_row("all", "", "", runs, f"{_duration(total)}, {_duration(total / workers)} with {workers} workers")
+    return table
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
 
 
 def story(line: dict[str, Any]) -> str:

@@ -137,6 +137,11 @@ class RunDirectory:
         save_state(self.models_file, state)
         write_atomically(self.path / "summary.json", (json.dumps(summary, indent=2) + "\n").encode())
 
+    def summary(self) -> dict[str, Any]:
+        """The result of a finished run."""
+        summary: dict[str, Any] = json.loads((self.path / "summary.json").read_text(encoding="utf-8"))
+        return summary
+
     def final_state(self, device: str = "cpu") -> State:
         """The final list of a finished run."""
         if not self.models_file.exists():
