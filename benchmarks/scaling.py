@@ -17,6 +17,7 @@ CLIENTS = [35, 350, 3500]
 HIDDEN = [16, 64, 256, 1024]
 LIST_SIZES = [2, 8, 32, 128]
 ROUNDS = 5
+BLUE = "#0072B2"
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,15 @@ def draw(measured: list[Point], path: Path) -> None:
     """One panel an axis, both scales logarithmic, as SVG."""
     import altair as alt
 
-    rows = [{"axis": p.axis, "value": p.value, "ms": p.seconds * 1000} for p in measured]
     panels = []
     for axis in dict.fromkeys(point.axis for point in measured):
-        base = alt.Chart(alt.Data(values=[row for row in rows if row["axis"] == axis])).encode(
-            x=alt.X("value:Q", title=axis, scale=alt.Scale(type="log")),
-            y=alt.Y("ms:Q", title="ms a round", scale=alt.Scale(type="log")),
+        rows = [{"value": p.value, "ms": p.seconds * 1000} for p in measured if p.axis == axis]
+        ticks = alt.Axis(values=[row["value"] for row in rows], grid=False, labelOverlap=True)
+        base = alt.Chart(alt.Data(values=rows)).encode(
+            x=alt.X("value:Q", title=axis, scale=alt.Scale(type="log", nice=False, padding=12), axis=ticks),
+            y=alt.Y("ms:Q", title="ms a round", scale=alt.Scale(type="log"), axis=alt.Axis(tickCount=4)),
         )
-        panels.append(base.mark_line(color="#0072B2") + base.mark_point(color="#0072B2", filled=True, size=60))
-    chart = alt.hconcat(*[panel.properties(width=220, height=180) for panel in panels]).resolve_scale(y="shared")
-    chart.properties(title="How a LiD-FL round grows (FEMNIST, LR, 60 % Byzantine)").save(str(path))
+        layers = base.mark_line(color=BLUE) + base.mark_point(color=BLUE, filled=True, opacity=1, size=60)
+        panels.append(layers.properties(width=220, height=180))
+    title = "How a LiD-FL round grows (FEMNIST, 60 % Byzantine; LR, and an MLP in the middle)"
+    alt.hconcat(*panels).resolve_scale(y="shared").properties(title=title).save(str(path))

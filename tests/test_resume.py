@@ -126,3 +126,14 @@ def test_a_damaged_checkpoint_is_one_clear_line(tmp_path: Path) -> None:
     RunDirectory(tmp_path / "run").checkpoint_file.write_bytes(b"not a checkpoint")
     with pytest.raises(LidflError, match="cannot read the list"):
         run(experiment, resume=True)
+
+
+def test_a_single_model_that_diverges_stops_and_keeps_its_accuracy(tmp_path: Path) -> None:
+    exploding = Experiment(method="fedavg", attack="none", learning_rate=1e38, rounds=50, out=str(tmp_path / "run"))
+    summary = run(exploding)
+    assert summary["diverged_at"] <= 5
+    assert len(lines_without_times(tmp_path / "run")) == summary["diverged_at"]
+    assert summary["rounds"] == 50
+    assert 0 <= summary["test_accuracy"] <= 0.3
+    healthy = run(exploding.with_settings(learning_rate=0.01, rounds=3, out=str(tmp_path / "healthy")))
+    assert healthy["diverged_at"] is None

@@ -58,7 +58,7 @@ def run(
     state = directory.restore(experiment.device) or State(0, server.start(simulator.network.initial()))
     with closing(Records(directory.rounds_file)) as records:
         state = _play(experiment, simulator, server, state, directory, records, observe)
-    summary = summarise(experiment, simulator, state.models, directory)
+    summary = summarise(experiment, simulator, state, directory)
     directory.finish(state, summary)
     return summary
 
@@ -81,6 +81,8 @@ def _play(
             state, line = _play_round(experiment, simulator, server, state, records)
             if observe:
                 observe(Progress(experiment, state.models, line))
+            if has_diverged(experiment, line):
+                break
     except KeyboardInterrupt:
         records.sync()
         directory.save(state)
@@ -101,6 +103,11 @@ def _play_round(
     line |= {"seconds": perf_counter() - began, "phases": dict(simulator.seconds)}
     records.append(line)
     return State(done, outcome.models), line
+
+
+def has_diverged(experiment: Experiment, line: Line) -> bool:
+    """Whether a single model is beyond help: no client could train it to finite numbers."""
+    return not experiment.keeps_list and line["rejected"].get("not finite", 0) == experiment.num_clients
 
 
 def describe(outcome: Outcome, simulator: Simulator) -> Line:
@@ -132,8 +139,12 @@ def _by_model(ids: Sequence[int], values: Sequence[float] | NDArray[np.float64])
     return {str(model): float(value) if isfinite(value) else None for model, value in zip(ids, values, strict=True)}
 
 
-def summarise(experiment: Experiment, simulator: Simulator, models: ModelList, directory: RunDirectory) -> Summary:
-    """The result of a run. `test_accuracy` is the paper's: per model the mean over all clients, then the best."""
+def summarise(experiment: Experiment, simulator: Simulator, state: State, directory: RunDirectory) -> Summary:
+    """The result of a run. `test_accuracy` is the paper's: per model the mean over all clients, then the best.
+
+    A run whose single model diverged stops there, says when, and keeps its accuracy for the rounds left.
+    """
+    models = state.models
     accuracies = simulator.accuracies(models).mean(0)
     seconds = sum(line["seconds"] for line in directory.lines())
     return {
@@ -142,7 +153,8 @@ def summarise(experiment: Experiment, simulator: Simulator, models: ModelList, d
         "per_model_accuracy": _by_model(models.ids, accuracies),
         "rounds": experiment.rounds,
         "seconds": seconds,
-        "seconds_per_round": seconds / experiment.rounds,
+        "seconds_per_round": seconds / state.rounds_done,
+        "diverged_at": state.rounds_done if state.rounds_done < experiment.rounds else None,
         "list_size": experiment.list_size,
         "num_byzantine": experiment.num_byzantine,
         "experiment": asdict(experiment),
