@@ -94,23 +94,30 @@ def evaluation(problem: Problem, target: float, turns: int) -> Workload:
 
 
 def whole_rounds(problem: Problem, attack: plain.Attack, target: float, rounds: int, turns: int) -> Workload:
-    """Whole rounds of LiD-FL: training, the new model judged by all clients, votes; the same clients are drawn."""
-    ours = simulator(problem.name, attack)
-    server, start = Server(ours.experiment), plain.flat(problem.module())
+    """Whole rounds of LiD-FL: training, the new model judged by all clients, votes.
+
+    Both sides go on from turn to turn with a list of their own, and draw the same clients in the same rounds.
+    """
+    clients = simulator(problem.name, attack)
+    server, start = Server(clients.experiment), plain.flat(problem.module())
+    ours, ours_done = server.start(start), 0
+    theirs, theirs_done = [plain.Candidate(start) for _ in range(clients.experiment.list_size)], 0
 
     def play_ours() -> None:
-        models = server.start(start)
-        for round_index in range(rounds):
-            models = drive(server.round(models, round_index), ours.answer).models
+        nonlocal ours, ours_done
+        for _ in range(rounds):
+            ours = drive(server.round(ours, ours_done), clients.answer).models
+            ours_done += 1
 
     def play_plain() -> None:
-        models = [plain.Candidate(start) for _ in range(ours.experiment.list_size)]
-        for round_index in range(rounds):
-            rng = rng_for(ours.experiment.seed, "server", round_index)
-            models = plain.lid_round(problem, models, ours.byzantine, attack, rng)
+        nonlocal theirs, theirs_done
+        for _ in range(rounds):
+            rng = rng_for(clients.experiment.seed, "server", theirs_done)
+            theirs = plain.lid_round(problem, theirs, clients.byzantine, attack, rng)
+            theirs_done += 1
 
-    name = f"{problem.name.upper()}, {rounds} rounds of LiD-FL, {attack}"
-    return Workload(name, play_plain, play_ours, target, turns)
+    many = "a round" if rounds == 1 else f"{rounds} rounds"
+    return Workload(f"{problem.name.upper()}, {many} of LiD-FL, {attack}", play_plain, play_ours, target, turns)
 
 
 def rules(dim: int, turns: int) -> list[Workload]:

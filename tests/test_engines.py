@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lidfl import Experiment, LidflError, RunDirectory, models, run
-from lidfl.client import LocalTraining, draw_batches, image_losses
-from lidfl.engines import ENGINES, Jobs, candidate_engines, fastest_engine
+from lidfl.client import LocalTraining, draw_batches, image_hits, image_losses, logits
+from lidfl.engines import ENGINES, Jobs, candidate_engines, fastest_engine, logits_for
 from lidfl.parameters import Network
 from lidfl.simulator import Simulator
 
@@ -140,6 +140,15 @@ def small_net(image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
     )
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_a_model_is_judged_the_same_however_its_logits_are_computed(module: str) -> None:
+    network = Network(MODULES[module]())
+    vector = some_jobs(network).starts[0]
+    fast, plain = logits_for(network)(vector, IMAGES), logits(network, vector, IMAGES)
+    torch.testing.assert_close(image_losses(fast, LABELS), image_losses(plain, LABELS))
+    assert torch.equal(image_hits(fast, LABELS), image_hits(plain, LABELS))
+
+
 def test_an_engine_that_cannot_train_the_model_is_refused() -> None:
     with pytest.raises(LidflError, match="engine 'linear' cannot train model 'mlp'; choose loop"):
         Simulator.of(Experiment(model="mlp", engine="linear"))
@@ -168,7 +177,7 @@ def test_collapsed_and_diverged_models_do_not_slow_a_round(module: str, value: f
     many, labels = IMAGES.repeat(40, 1, 1, 1), LABELS.repeat(40)
     for work in (
         lambda jobs: engine(jobs),
-        lambda jobs: image_losses(network, jobs.starts[0], many, labels),
+        lambda jobs: image_losses(logits_for(network)(jobs.starts[0], many), labels),
     ):
         healthy = best_seconds(lambda work=work: work(jobs))  # type: ignore[misc]
         assert best_seconds(lambda work=work: work(broken)) < 3 * healthy + 0.002  # type: ignore[misc]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 from torch import Tensor, nn
 
-from lidfl.client import LocalTraining, candidate_losses, draw_batches, image_losses, local_update
+from lidfl.client import LocalTraining, candidate_losses, draw_batches, image_losses, local_update, logits
 from lidfl.errors import LidflError
 from lidfl.models import build
 from lidfl.parameters import Network
@@ -176,7 +176,7 @@ def test_a_picked_state_dict_loads_into_a_plain_module_and_gives_the_same_logits
     expected = plain(images).detach()
     assert close(network.apply(network.unflatten(vector), images, training=False), expected, 1e-6)
     assert close(
-        image_losses(network, vector, images, labels),
+        image_losses(logits(network, vector, images), labels),
         F.cross_entropy(expected, labels, reduction="none"),
     )
 

@@ -81,25 +81,26 @@ def _own_copy(part: Tensor) -> Tensor:
 
 def candidate_losses(network: Network, candidates: Updates, images: Tensor, labels: Tensor) -> NDArray[np.float64]:
     """The mean validation loss of each candidate, +inf where it is not finite (paper, step 4)."""
-    losses = [image_losses(network, candidate, images, labels).double().mean() for candidate in candidates]
-    return finite_or_inf(torch.stack(losses))
-
-
-def image_losses(network: Network, vector: Parameters, images: Tensor, labels: Tensor) -> Tensor:
-    """The cross-entropy of each image."""
-    return F.cross_entropy(_logits(network, vector, images), labels, reduction="none")
-
-
-def image_hits(network: Network, vector: Parameters, images: Tensor, labels: Tensor) -> Tensor:
-    """Whether the class of each image is predicted right."""
-    return _logits(network, vector, images).argmax(1) == labels
+    every = (image_losses(logits(network, candidate, images), labels) for candidate in candidates)
+    return finite_or_inf(torch.stack([losses.double().mean() for losses in every]))
 
 
 @torch.no_grad()
-def _logits(network: Network, vector: Parameters, images: Tensor) -> Tensor:
+def logits(network: Network, vector: Parameters, images: Tensor) -> Tensor:
+    """What a model says of each image, (images, classes)."""
     tensors = {name: _own_copy(part) for name, part in network.unflatten(vector).items()}
     chunk = 256 if network.convolves else 8192  # what fits the cache between layers
     return torch.cat([network.apply(tensors, some, training=False) for some in torch.split(images, chunk)])
+
+
+def image_losses(outputs: Tensor, labels: Tensor) -> Tensor:
+    """The cross-entropy of each image, from a model's logits."""
+    return F.cross_entropy(outputs, labels, reduction="none")
+
+
+def image_hits(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Whether the class of each image is predicted right, from a model's logits."""
+    return outputs.argmax(1) == labels
 
 
 def finite_or_inf(losses: Tensor) -> NDArray[np.float64]:

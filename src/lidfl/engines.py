@@ -11,8 +11,9 @@ that of `client.local_update`, job by job, within float32's rounding.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import TypeAlias
 
@@ -21,9 +22,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from lidfl.client import LocalTraining, local_update
+from lidfl.client import LocalTraining, local_update, logits
 from lidfl.parameters import Network
-from lidfl.types import Updates
+from lidfl.types import Parameters, Updates
 
 log = logging.getLogger(__name__)
 
@@ -84,45 +85,87 @@ def batched(network: Network, training: LocalTraining, images: Tensor, labels: T
     return train
 
 
-def linear(_network: Network, training: LocalTraining, images: Tensor, labels: Tensor) -> Engine:
+def linear(network: Network, training: LocalTraining, images: Tensor, labels: Tensor) -> Engine:
     """All jobs at once for softmax regression, whose gradient is known: Xᵀ(softmax(XW) − Y)/b.
 
     The bias is one more row of W, on a feature that is always 1. W is kept as features × classes, which is what
-    both products of a step want, and the velocity is kept times ℓ, which saves a pass.
+    both products of a step want, both sides filled up to whole vector registers: features with 0, classes with a
+    bias that gives them no probability. The velocity is kept times ℓ, which saves a pass.
     """
-    ones = torch.ones(len(images), 1, dtype=images.dtype, device=images.device)
-    features = torch.cat([images.flatten(1), ones], dim=1)
-    inputs = features.shape[1] - 1
+    classes, inputs = _linear_shape(network)
+    features = images.new_zeros(len(images), _filled(inputs + 1))
+    features[:, :inputs] = images.flatten(1)
+    features[:, inputs] = 1
 
     def pack(vectors: Updates) -> Tensor:
-        classes = vectors.shape[1] // (inputs + 1)
         weight, bias = torch.split(vectors, [classes * inputs, classes], dim=1)
-        return torch.cat([weight.view(-1, classes, inputs).transpose(1, 2), bias.unsqueeze(1)], dim=1)
+        packed = vectors.new_zeros(len(vectors), features.shape[1], _filled(classes))
+        packed[:, :inputs, :classes] = weight.view(-1, classes, inputs).mT
+        packed[:, inputs, :classes] = bias
+        packed[:, inputs, classes:] = NO_PROBABILITY
+        return packed
 
     def unpack(packed: Tensor) -> Updates:
-        return torch.cat([packed[:, :inputs].transpose(1, 2).flatten(1), packed[:, inputs]], dim=1)
+        return torch.cat([packed[:, :inputs, :classes].mT.flatten(1), packed[:, inputs, :classes]], dim=1)
 
     def train(jobs: Jobs) -> Updates:
         start = pack(jobs.starts)
         weights, rows = start.clone(), jobs.rows.transpose(0, 1)  # steps first
         multiply: Callable[..., Tensor] = torch.bmm
         accumulate: Callable[..., Tensor] = Tensor.baddbmm_
-        if len(start) == 1:  # for one job plain matrices are faster than a batch of one
+        batches: Iterable[Tensor] = (
+            F.embedding(step, features) for step in rows
+        )  # copies rows faster than indexing
+        if len(start) == 1:  # for one job plain matrices are faster than a batch of one, and all its images fit
             weights, rows = weights.squeeze(0), rows.squeeze(1)
             multiply, accumulate = torch.mm, Tensor.addmm_
+            batches = F.embedding(rows, features).unbind(0)
         velocity = torch.zeros_like(weights)
         targets = labels[rows].unsqueeze(-1)
         minus_one = features.new_full(targets.shape[1:], -1)
         scale = training.learning_rate / rows.shape[-1]
-        for step_rows, step_targets in zip(rows, targets, strict=True):
-            batch = features[step_rows]
+        for batch, batch_targets in zip(batches, targets, strict=True):
             residuals = multiply(batch, weights).softmax(-1)
-            residuals.scatter_add_(-1, step_targets, minus_one)
+            residuals.scatter_add_(-1, batch_targets, minus_one)
             accumulate(velocity, batch.mT, residuals, beta=training.momentum, alpha=scale)
             weights -= velocity
         return unpack(weights.view_as(start) - start)
 
     return train
+
+
+def logits_for(network: Network) -> Callable[[Parameters, Tensor], Tensor]:
+    """How a model's logits are computed: for softmax regression in one product over whole vector registers.
+
+    Its logits may have more columns than there are classes; those have no probability.
+    """
+    if not is_linear(network.module):
+        return partial(logits, network)
+    classes, inputs = _linear_shape(network)
+    filler = _filled(classes) - classes
+
+    def filled_logits(vector: Parameters, images: Tensor) -> Tensor:
+        weight, bias = torch.split(vector, [classes * inputs, classes])
+        filled = F.pad(weight.view(classes, inputs), (0, 0, 0, filler))
+        return F.linear(images.flatten(1), filled, F.pad(bias, (0, filler), value=NO_PROBABILITY))
+
+    return filled_logits
+
+
+def _linear_shape(network: Network) -> tuple[int, int]:
+    """Classes and inputs of softmax regression."""
+    classes, inputs = network.shapes[next(iter(network.shapes))]
+    return classes, inputs
+
+
+NO_PROBABILITY = -1e30
+REGISTER = 16
+"""Floats in the widest vector register."""
+
+
+def _filled(size: int) -> int:
+    """The next multiple of a register."""
+    return -(-size // REGISTER) * REGISTER
 
 
 ENGINES: dict[str, Build] = {"linear": linear, "vmap": batched, "loop": loop}

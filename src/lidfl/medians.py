@@ -34,13 +34,15 @@ def coordinate_median(updates: Updates) -> Parameters:
 
 
 def _select(updates: Updates, network: tuple[Comparator, ...], middle: tuple[int, ...]) -> Parameters:
-    rows = list(updates.unbind(0))
+    """Run the network in place, on a copy; what a comparator frees is the next one's room."""
+    rows = list(updates.clone().unbind(0))
+    spare = torch.empty_like(rows[0])
     for low, high, needs_minimum, needs_maximum in network:
         first, second = rows[low], rows[high]
         if needs_minimum:
-            rows[low] = torch.minimum(first, second)
+            rows[low], spare = torch.minimum(first, second, out=spare), first
         if needs_maximum:
-            rows[high] = torch.maximum(first, second)
+            torch.maximum(first, second, out=second)
     return rows[middle[0]] if len(middle) == 1 else (rows[middle[0]] + rows[middle[1]]) / 2
 
 

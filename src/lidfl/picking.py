@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lidfl import datasets, models
 from lidfl.checkpoint import write_atomically
-from lidfl.client import candidate_losses, image_hits
+from lidfl.client import candidate_losses, image_hits, logits
 from lidfl.config import Experiment
 from lidfl.datasets.base import Dataset
 from lidfl.datasets.federated import FederatedData, Statistics
@@ -63,7 +63,9 @@ def pick(
         raise LidflError(f"the data has classes that the models do not: they know 0 … {task.num_classes - 1}")
     network = Network(models.build(experiment.model, task.image_shape, task.num_classes, seed=0))
     losses = candidate_losses(network, final.parameters, *own.validation)
-    accuracies = [image_hits(network, row, *own.test).double().mean() for row in final.parameters]
+    accuracies = [
+        image_hits(logits(network, row, own.test[0]), own.test[1]).double().mean() for row in final.parameters
+    ]
     position = int(losses.argmin())
     default = "picked.safetensors" if client is None else f"client-{client}.safetensors"
     path = Path(out) if out else directory.path / default

@@ -19,7 +19,7 @@ from lidfl.client import LocalTraining, draw_batches, finite_or_inf, image_hits,
 from lidfl.config import Experiment
 from lidfl.datasets.federated import FederatedData, Shards
 from lidfl.elections import honest_ballots, vote_attack
-from lidfl.engines import ENGINES, Engine, Jobs, candidate_engines, fastest_engine
+from lidfl.engines import ENGINES, Engine, Jobs, candidate_engines, fastest_engine, logits_for
 from lidfl.errors import LidflError
 from lidfl.parameters import Network
 from lidfl.protocol import ModelList, Replies, Request, Train, Trained, Vote
@@ -27,8 +27,8 @@ from lidfl.seeds import rng_for, seed_for
 from lidfl.types import Ballot, Client, Losses, Parameters, Updates
 from lidfl.world import build_network, draw_byzantine, load_data
 
-Measure: TypeAlias = Callable[[Network, Parameters, Tensor, Tensor], Tensor]
-"""What one model gives for each image: its loss, or whether it is right."""
+Measure: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""From logits and labels to a number for each image: its loss, or whether it is right."""
 
 BUILT_IN_ENGINES = {"lr": "linear", "mlp": "vmap", "cnn": "loop"}
 """What trials found for the models of this package; a user's own is tried."""
@@ -69,6 +69,7 @@ class Simulator:
         self.labels = self._training_labels()
         self.engine_name = self._engine_name()
         self.engine = self._build_engine(self.engine_name)
+        self.logits = logits_for(network)
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self._losses = OncePerModel(self.judge)
         self._accuracies = OncePerModel(self.test)
@@ -236,7 +237,7 @@ class Simulator:
 
     def _client_means(self, measure: Measure, vector: Parameters, shards: Shards) -> Tensor:
         """The mean of a measure of one model for every client, in one pass over all their images."""
-        values = measure(self.network, vector, shards.images, shards.labels)
+        values = measure(self.logits(vector, shards.images), shards.labels)
         sizes = torch.from_numpy(shards.sizes).to(values.device)
         return torch.segment_reduce(values.double(), "mean", lengths=sizes)
 
