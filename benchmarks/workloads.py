@@ -146,7 +146,7 @@ def _on(rule: Callable[[Tensor], object], updates: Tensor) -> Work:
 def workloads(turns: int = 7) -> list[Workload]:
     """Every line of the table; CNN work takes fewer turns, since it is long."""
     lr, cnn = lr_problem(), cnn_problem()
-    few = max(2, turns // 2)
+    few = max(3, turns - 2)
     return [
         training(lr, 35, 8, turns),
         training(lr, 1, 6, 3 * turns),

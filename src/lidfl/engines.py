@@ -113,9 +113,7 @@ def linear(network: Network, training: LocalTraining, images: Tensor, labels: Te
         weights, rows = start.clone(), jobs.rows.transpose(0, 1)  # steps first
         multiply: Callable[..., Tensor] = torch.bmm
         accumulate: Callable[..., Tensor] = Tensor.baddbmm_
-        batches: Iterable[Tensor] = (
-            F.embedding(step, features) for step in rows
-        )  # copies rows faster than indexing
+        batches: Iterable[Tensor] = (F.embedding(step, features) for step in rows)  # faster than indexing
         if len(start) == 1:  # for one job plain matrices are faster than a batch of one, and all its images fit
             weights, rows = weights.squeeze(0), rows.squeeze(1)
             multiply, accumulate = torch.mm, Tensor.addmm_
@@ -158,7 +156,8 @@ def _linear_shape(network: Network) -> tuple[int, int]:
     return classes, inputs
 
 
-NO_PROBABILITY = -1e30
+NO_PROBABILITY = float("-inf")
+"""As a logit."""
 REGISTER = 16
 """Floats in the widest vector register."""
 

@@ -63,9 +63,8 @@ def pick(
         raise LidflError(f"the data has classes that the models do not: they know 0 … {task.num_classes - 1}")
     network = Network(models.build(experiment.model, task.image_shape, task.num_classes, seed=0))
     losses = candidate_losses(network, final.parameters, *own.validation)
-    accuracies = [
-        image_hits(logits(network, row, own.test[0]), own.test[1]).double().mean() for row in final.parameters
-    ]
+    images, labels = own.test
+    accuracies = [image_hits(logits(network, row, images), labels).double().mean() for row in final.parameters]
     position = int(losses.argmin())
     default = "picked.safetensors" if client is None else f"client-{client}.safetensors"
     path = Path(out) if out else directory.path / default
