@@ -12,7 +12,7 @@ from lidfl.config import Experiment
 from lidfl.display import display
 from lidfl.simulation import Progress, run
 
-WORK = ["training", "evaluation", "voting", "testing"]
+WORK = ["training", "evaluation", "voting", "protocol", "testing"]
 
 
 def long_run(rounds: int = 1500) -> dict[str, float]:

@@ -81,7 +81,8 @@ def _long_run(results: dict[str, Any]) -> str:
     rows = ["## A long run", "", f"1,500 rounds of LiD-FL (LR, 60 %, sign flip) took {total:.1f} s:", ""]
     rows += ["| phase | seconds | share |", "|---|---:|---:|"]
     rows += [f"| {phase} | {value:.2f} | {value / total:.1%} |" for phase, value in seconds.items()]
-    note = "Bookkeeping is all that is not the others: protocol, records, checkpoints and a live display."
+    note = "Protocol is the server: drawing, checking replies, the list. Bookkeeping is all the rest: records,\n"
+    note += "checkpoints and a live display."
     return "\n".join([*rows, "", note, ""])
 
 

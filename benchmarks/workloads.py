@@ -149,8 +149,8 @@ def workloads(turns: int = 7) -> list[Workload]:
     few = max(3, turns - 2)
     return [
         training(lr, 35, 8, turns),
-        training(lr, 1, 6, 3 * turns),
-        evaluation(lr, 1, 3 * turns),
+        training(lr, 1, 6, 10 * turns),
+        evaluation(lr, 1, 5 * turns),
         whole_rounds(lr, "sign_flip", 6, 10, turns),
         whole_rounds(lr, "lie", 7, 10, few),
         training(cnn, 1, 1.5, turns),

@@ -59,7 +59,7 @@ def test_flags_go_before_the_file(tmp_path: Path) -> None:
     [
         (dict(rouns=3), "unknown setting 'rouns'; did you mean 'rounds'?"),
         (dict(attack="sing_flip"), "unknown attack 'sing_flip'; choose from empire, "),
-        (dict(method="krumm"), "unknown method 'krumm'; choose from lidfl, cwm, "),
+        (dict(method="krumm"), "unknown method 'krumm'; choose from lidfl, cclip, "),
         (dict(aggregator="krumm"), "unknown aggregator 'krumm'; choose from "),
         (dict(method="fedavg", aggregator="rknn"), "aggregator goes with method = lidfl"),
         (dict(method="fedavg", list_size=3), "list_size goes with method = lidfl"),

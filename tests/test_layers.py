@@ -16,7 +16,9 @@ LAYERS = [
     {"server", "engines", "checkpoint", "world"},
     {"rundir", "simulator"},
     {"simulation", "picking"},
-    {"sweep", "tables"},
+    {"tables"},
+    {"sweep"},
+    {"reproduce"},
     {"display"},
     {"cli"},
 ]

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.table import Table
 
-from lidfl import aggregators, attacks, elections, models, partitions, tables
+from lidfl import aggregators, attacks, elections, models, partitions, reproduce, tables
 from lidfl.config import Experiment, read_toml
 from lidfl.datasets import dataset
 from lidfl.display import display, estimate_table, watch
@@ -139,6 +139,40 @@ class SweepRuns:
 
 
 @dataclass
+class Reproduce:
+    """Run one of the paper's tables and print ours beside the paper's, cell by cell."""
+
+    name: tyro.conf.Positional[str]
+    """Which one, such as femnist-lr-0.6; `list` shows them all."""
+    scale: float = 1.0
+    """How many of the paper's rounds to play: 0.2 is a fifth."""
+    seeds: int | None = None
+    """How many of the paper's five seeds to use (default: all)."""
+    groups: tuple[str, ...] = ()
+    """Only these groups of the experiment, such as lidfl."""
+    out: Path | None = None
+    """Where the run directories go (default: runs/<name>)."""
+    workers: int = os.cpu_count() or 1
+    """How many runs at a time."""
+    show_only: bool = False
+    """Run nothing, compare what is there."""
+
+    def __call__(self) -> None:
+        """Run what is not finished, then compare."""
+        console = Console()
+        if self.name == "list":
+            console.print("\n".join(reproduce.names()), highlight=False)
+            return
+        options = dict(scale=self.scale, seeds=self.seeds, groups=self.groups, out=self.out)
+        sweep = reproduce.planned(self.name, **options)  # type: ignore[arg-type]
+        failed = [] if self.show_only else watch(sweep, play_all(sweep, self.workers), console)
+        console.print(reproduce.as_rich(*reproduce.compare(sweep)))
+        console.print("ours ± deviation over seeds, (the paper's), difference", highlight=False)
+        if failed:
+            raise LidflError(f"{len(failed)} runs failed; the next call tries them again")
+
+
+@dataclass
 class TableOfResults:
     """Mean ± standard deviation over seeds of a sweep's results."""
 
@@ -227,6 +261,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "run": Run,
     "sweep": SweepRuns,
     "table": TableOfResults,
+    "reproduce": Reproduce,
     "pick": Pick,
     "list": ListRegistered,
     "demo": Demo,

@@ -12,8 +12,8 @@ import torch
 
 from lidfl.types import Parameters, Updates
 
-COLUMNS = 1 << 15
-"""Columns in work at a time: few enough for the rows to stay in the cache between comparators."""
+COLUMNS = 1 << 16
+"""Columns in work at a time: enough for torch to use two threads, few enough for the cache."""
 
 
 class Comparator(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from math import isfinite
+from math import inf, isfinite
 from time import perf_counter
 from typing import Any
 
@@ -96,11 +96,12 @@ def _play_round(
     began = perf_counter()
     simulator.seconds.clear()
     outcome = drive(server.round(state.models, state.rounds_done), simulator.answer)
+    protocol = perf_counter() - began - sum(simulator.seconds.values())
     done = state.rounds_done + 1
     line = describe(outcome, simulator)
     if done % experiment.eval_every == 0 or done == experiment.rounds:
         line |= assess(outcome.models, simulator)
-    line |= {"seconds": perf_counter() - began, "phases": dict(simulator.seconds)}
+    line |= {"seconds": perf_counter() - began, "phases": dict(simulator.seconds) | {"protocol": protocol}}
     records.append(line)
     return State(done, outcome.models), line
 
@@ -139,6 +140,10 @@ def _by_model(ids: Sequence[int], values: Sequence[float] | NDArray[np.float64])
     return {str(model): float(value) if isfinite(value) else None for model, value in zip(ids, values, strict=True)}
 
 
+def _or_infinite(loss: float | None) -> float:
+    return inf if loss is None else loss
+
+
 def summarise(experiment: Experiment, simulator: Simulator, state: State, directory: RunDirectory) -> Summary:
     """The result of a run. `test_accuracy` is the paper's: per model the mean over all clients, then the best.
 
@@ -150,6 +155,7 @@ def summarise(experiment: Experiment, simulator: Simulator, state: State, direct
     return {
         "test_accuracy": float(accuracies.max()),
         "deployed_accuracy": simulator.deployed_accuracy(models),
+        "validation_loss": min(_by_model(models.ids, simulator.losses(models).mean(0)).values(), key=_or_infinite),
         "per_model_accuracy": _by_model(models.ids, accuracies),
         "rounds": experiment.rounds,
         "seconds": seconds,

@@ -32,9 +32,11 @@ import torch
 from lidfl.config import Experiment, Settings, read_toml
 from lidfl.errors import LidflError
 from lidfl.protocol import drive
+from lidfl.rundir import RunDirectory
 from lidfl.server import Server
 from lidfl.simulation import run
 from lidfl.simulator import Simulator
+from lidfl.tables import Result
 
 NOT_CONTENT = {"name", "out", "device", "engine", "checkpoint_every"}
 """Settings that do not change what a run finds, and so do not change its directory."""
@@ -47,6 +49,10 @@ class Sweep:
     name: str
     out: Path
     runs: tuple[Experiment, ...]
+    rows: str = "method"
+    columns: str = "attack"
+    value: str = "test_accuracy"
+    """How its results are tabulated: settings, several joined by a space, and what of a summary is shown."""
 
     @property
     def waiting(self) -> list[Experiment]:
@@ -63,21 +69,23 @@ class Ended:
     """What went wrong, with its traceback."""
 
 
-def read_sweep(path: Path, out: Path | None = None, **overrides: Any) -> Sweep:
-    """The sweep in a TOML file; overrides go before the file, in every group."""
+def read_sweep(path: Path, out: Path | None = None, scale: float = 1.0) -> Sweep:
+    """The sweep in a TOML file; `scale` makes every run longer or shorter."""
     settings = read_toml(path)
     groups = settings.pop("groups", {})
     name = settings.pop("name", path.stem)
+    layout = {key: settings.pop(key) for key in ("rows", "columns", "value") if key in settings}
     if not isinstance(groups, dict) or not all(isinstance(group, dict) for group in groups.values()):
         raise LidflError(f"{path}: groups are tables, such as [groups.lidfl]")
     folder = out or Path("runs") / name
     runs: dict[str, Experiment] = {}
     for group, own in (groups or {name: {}}).items():
-        for combination in expand(settings | own | overrides):
+        for combination in expand(settings | own):
             experiment = Experiment.of(combination | {"name": group})
+            experiment = experiment.with_settings(rounds=max(1, round(experiment.rounds * scale)))
             runs.setdefault(directory_name(experiment), experiment)
     placed = [e.with_settings(out=str(folder / directory)) for directory, e in runs.items()]
-    return Sweep(name, folder, tuple(placed))
+    return Sweep(name, folder, tuple(placed), **layout)
 
 
 def expand(settings: Mapping[str, Any]) -> Iterator[Settings]:
@@ -116,6 +124,12 @@ def play_all(sweep: Sweep, workers: int, threads: int = 1) -> Iterator[Ended]:
     """Play what is not finished, several runs at a time, and yield each as it ends."""
     calls = (joblib.delayed(play)(experiment, threads) for experiment in sweep.waiting)
     yield from joblib.Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)(calls)
+
+
+def results(sweep: Sweep) -> list[Result]:
+    """The finished runs with their summaries, in the order of the sweep."""
+    finished = [experiment for experiment in sweep.runs if is_finished(experiment)]
+    return [(experiment, RunDirectory(experiment.out).summary()) for experiment in finished]
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from math import nan
+from math import inf, nan
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -73,13 +73,15 @@ def tabulate(results: Iterable[Result], rows: str, columns: str, value: str = "t
         key = setting(experiment, rows), setting(experiment, columns)
         if value not in summary:
             raise LidflError(f"a summary has no '{value}'; choose from {', '.join(map(str, summary))}")
-        grouped.setdefault(key, []).append(summary[value])
+        grouped.setdefault(key, []).append(inf if summary[value] is None else summary[value])
     cells = {key: Cell(tuple(values)) for key, values in grouped.items()}
     return Grid(rows, _seen(row for row, _ in cells), _seen(column for _, column in cells), cells)
 
 
 def setting(experiment: Experiment, name: str) -> str:
-    """A setting as a table shows it."""
+    """A setting as a table shows it; several, joined by a space, are shown so."""
+    if " " in name:
+        return " ".join(setting(experiment, part) for part in name.split())
     if name == "method":
         return experiment.method_label
     settings = asdict(experiment)

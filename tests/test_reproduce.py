@@ -1,0 +1,79 @@
+"""The paper's experiments are all there, with the paper's numbers, and ours are set beside them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lidfl import Experiment, LidflError
+from lidfl.reproduce import compare, names, paper_numbers, planned
+
+ATTACKS = {"empire", "gauss", "label_flip", "lie", "omniscient", "sign_flip"}
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_experiment_of_the_paper_can_be_planned_and_covers_its_table(name: str, tmp_path: Path) -> None:
+    sweep = planned(name, seeds=1, out=tmp_path)
+    runs = [(e, {sweep.value: 0.5}) for e in sweep.runs]
+    from lidfl.tables import tabulate
+
+    cells = tabulate(runs, sweep.rows, sweep.columns, sweep.value).cells
+    assert paper_numbers(name).keys() <= cells.keys()
+    assert {len(cell.values) for cell in cells.values()} == {1}
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "column", "expected"),
+    [
+        ("femnist-lr-0.6", "lidfl", "gauss", (0.55, 0.03)),
+        ("femnist-lr-0.4", "norm", "lie", (0.58, 0.01)),
+        ("femnist-cnn-0.8", "lidfl", "lie", (0.58, 0.26)),
+        ("cifar10-cnn-0.6", "norm", "gauss", (0.63, 0.01)),
+        ("voting-cnn", "random", "lie", (0.60, None)),
+        ("list-size-lr", "3", "sign_flip worst", (0.55, 0.00)),
+        ("aggregators-cnn", "lidfl+meb", "lie", (0.63, 0.29)),
+    ],
+)
+def test_the_papers_numbers_are_the_papers(
+    name: str, row: str, column: str, expected: tuple[float, float | None]
+) -> None:
+    assert paper_numbers(name)[row, column] == expected
+
+
+def test_a_plan_can_be_cut_down() -> None:
+    whole = planned("femnist-lr-0.6")
+    assert len(whole.runs) == 5 * 6 * 5
+    assert {e.rounds for e in whole.runs} == {1500}
+    assert {e.attack for e in whole.runs} == ATTACKS
+    part = planned("femnist-lr-0.6", scale=0.2, seeds=2, groups=["lidfl"])
+    assert len(part.runs) == 6 * 2
+    assert {(e.rounds, e.method) for e in part.runs} == {(300, "lidfl")}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(name="femnist-lr-0.5"), "unknown experiment 'femnist-lr-0.5'; choose from aggregators-cnn, "),
+        (dict(name="femnist-lr-0.6", scale=0.0), "scale must be positive"),
+        (dict(name="femnist-lr-0.6", groups=["lid"]), "has no group 'lid'"),
+    ],
+)
+def test_slips_are_named(options: dict[str, object], message: str) -> None:
+    with pytest.raises(LidflError, match=message):
+        planned(**options)  # type: ignore[arg-type]
+
+
+def test_ours_is_set_beside_the_papers_with_the_difference(tmp_path: Path) -> None:
+    sweep = planned("femnist-lr-0.6", seeds=2, groups=["lidfl"], out=tmp_path)
+    chosen: list[Experiment] = [e for e in sweep.runs if e.attack == "lie"]
+    for experiment, accuracy in zip(chosen, (0.60, 0.62), strict=True):
+        folder = Path(experiment.out)
+        folder.mkdir()
+        (folder / "experiment.toml").write_text(experiment.to_toml())
+        (folder / "summary.json").write_text(json.dumps({"test_accuracy": accuracy}))
+    _, cells = compare(replace(sweep, runs=tuple(chosen)))
+    (cell,) = cells
+    assert (cell.paper, cell.paper_deviation) == (0.57, 0.03)
+    assert cell.ours.mean == pytest.approx(0.61)
+    assert cell.difference == pytest.approx(0.04)
