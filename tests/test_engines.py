@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from lidfl import Experiment, LidflError, RunDirectory, models, run
 from lidfl.client import LocalTraining, draw_batches, image_hits, image_losses, logits
 from lidfl.engines import ENGINES, Jobs, candidate_engines, fastest_engine, logits_for
 from lidfl.parameters import Network
+from lidfl.simulation import flushing_denormals
 from lidfl.simulator import Simulator
 
 TRAINING = LocalTraining(steps=6, batch_size=8, learning_rate=0.05, momentum=0.9)
@@ -154,6 +155,12 @@ def test_an_engine_that_cannot_train_the_model_is_refused() -> None:
         Simulator.of(Experiment(model="mlp", engine="linear"))
 
 
+@pytest.fixture
+def flushed() -> Iterator[None]:
+    with flushing_denormals():
+        yield
+
+
 def best_seconds(work: Callable[[], object]) -> float:
     """The shortest of several timings."""
     seconds = []
@@ -164,11 +171,11 @@ def best_seconds(work: Callable[[], object]) -> float:
     return min(seconds)
 
 
+@pytest.mark.usefixtures("flushed")
 @pytest.mark.parametrize("module", ["lr", "mlp", "convolution"])
 @pytest.mark.parametrize("value", [1e-40, 1e30, float("inf"), float("nan")])
 def test_collapsed_and_diverged_models_do_not_slow_a_round(module: str, value: float) -> None:
     """Denormal numbers made rounds up to 40 times slower before they were flushed to zero."""
-    torch.set_flush_denormal(True)
     network = Network(MODULES[module]())
     name = candidate_engines(network)[0]
     engine = ENGINES[name](network, TRAINING, IMAGES.repeat(1, 1, 1, 1), LABELS)
@@ -183,7 +190,13 @@ def test_collapsed_and_diverged_models_do_not_slow_a_round(module: str, value: f
         assert best_seconds(lambda work=work: work(broken)) < 3 * healthy + 0.002  # type: ignore[misc]
 
 
-def test_a_run_flushes_denormals(tmp_path: Path) -> None:
-    torch.set_flush_denormal(False)
-    run(Experiment(rounds=1, out=str(tmp_path / "run")))
-    assert (torch.tensor([1e-40]) * 1).item() == 0
+def denormals_count() -> bool:
+    return (torch.tensor(1e-40) * 1).item() > 0
+
+
+def test_a_run_flushes_denormals_and_leaves_the_process_as_it_was(tmp_path: Path) -> None:
+    seen = []
+    assert denormals_count()
+    run(Experiment(rounds=1, out=str(tmp_path / "run")), observe=lambda _: seen.append(denormals_count()))
+    assert seen == [False]
+    assert denormals_count()
