@@ -1,13 +1,13 @@
 """The paper's experiments are all there, with the paper's numbers, and ours are set beside them."""
 
 import json
-from dataclasses import replace
+import shutil
 from pathlib import Path
 
 import pytest
 
 from lidfl import Experiment, LidflError
-from lidfl.reproduce import compare, names, paper_numbers, planned
+from lidfl.reproduce import Store, compare, names, paper_numbers, planned
 
 ATTACKS = {"empire", "gauss", "label_flip", "lie", "omniscient", "sign_flip"}
 
@@ -64,15 +64,39 @@ def test_slips_are_named(options: dict[str, object], message: str) -> None:
         planned(**options)  # type: ignore[arg-type]
 
 
+def finished_run(experiment: Experiment, accuracy: float) -> None:
+    """What a finished run leaves, as far as tables read it."""
+    folder = Path(experiment.out)
+    folder.mkdir(parents=True)
+    (folder / "experiment.toml").write_text(experiment.to_toml())
+    (folder / "summary.json").write_text(json.dumps({"test_accuracy": accuracy}))
+    lines = [{"round": r, "accuracy": {"0": r / 1000, "1": 0.0}} for r in range(150)]
+    (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_kept_results_outlive_their_runs_and_are_not_run_again(tmp_path: Path) -> None:
+    sweep = planned("femnist-lr-0.6", seeds=2, groups=["lidfl"], out=tmp_path / "runs")
+    for experiment in sweep.runs[:3]:
+        finished_run(experiment, 0.6)
+    store = Store(tmp_path / "results", sweep.name)
+    store.keep(sweep)
+    shutil.rmtree(tmp_path / "runs")
+    again = Store(tmp_path / "results", sweep.name)
+    assert again.missing(sweep).runs == sweep.runs[3:]
+    assert [summary["test_accuracy"] for _, summary in again.results(sweep)] == [0.6] * 3
+    curve = next(iter(again.runs.values()))["curve"]
+    assert len(curve) <= 60
+    assert curve[-1] == [150, 0.149]
+
+
 def test_ours_is_set_beside_the_papers_with_the_difference(tmp_path: Path) -> None:
     sweep = planned("femnist-lr-0.6", seeds=2, groups=["lidfl"], out=tmp_path)
     chosen: list[Experiment] = [e for e in sweep.runs if e.attack == "lie"]
     for experiment, accuracy in zip(chosen, (0.60, 0.62), strict=True):
-        folder = Path(experiment.out)
-        folder.mkdir()
-        (folder / "experiment.toml").write_text(experiment.to_toml())
-        (folder / "summary.json").write_text(json.dumps({"test_accuracy": accuracy}))
-    _, cells = compare(replace(sweep, runs=tuple(chosen)))
+        finished_run(experiment, accuracy)
+    store = Store(tmp_path / "results", sweep.name)
+    store.keep(sweep)
+    _, cells = compare(sweep, store.results(sweep))
     (cell,) = cells
     assert (cell.paper, cell.paper_deviation) == (0.57, 0.03)
     assert cell.ours.mean == pytest.approx(0.61)

@@ -154,6 +154,8 @@ class Reproduce:
     """Where the run directories go (default: runs/<name>)."""
     workers: int = os.cpu_count() or 1
     """How many runs at a time."""
+    results: Path = Path("results")
+    """Where results are kept once runs are finished; what is there is not run again."""
     show_only: bool = False
     """Run nothing, compare what is there."""
 
@@ -165,8 +167,11 @@ class Reproduce:
             return
         options = dict(scale=self.scale, seeds=self.seeds, groups=self.groups, out=self.out)
         sweep = reproduce.planned(self.name, **options)  # type: ignore[arg-type]
-        failed = [] if self.show_only else watch(sweep, play_all(sweep, self.workers), console)
-        console.print(reproduce.as_rich(*reproduce.compare(sweep)))
+        store = reproduce.Store(self.results, self.name)
+        missing = store.missing(sweep)
+        failed = [] if self.show_only else watch(missing, play_all(missing, self.workers), console)
+        store.keep(missing)
+        console.print(reproduce.as_rich(*reproduce.compare(sweep, store.results(sweep))))
         console.print("ours ± deviation over seeds, (the paper's), difference", highlight=False)
         if failed:
             raise LidflError(f"{len(failed)} runs failed; the next call tries them again")

@@ -1,17 +1,21 @@
 """The paper's tables: run again, ours beside the paper's, cell by cell."""
 
 import csv
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
+from lidfl.checkpoint import write_atomically
 from lidfl.config import Experiment
 from lidfl.errors import LidflError
-from lidfl.sweep import Sweep, read_sweep, results
-from lidfl.tables import Cell, Grid, tabulate
+from lidfl.rundir import RunDirectory
+from lidfl.sweep import Sweep, directory_name, read_sweep, results
+from lidfl.tables import Cell, Grid, Result, tabulate
 
 PLACES = [Path(__file__).parent / "experiments", Path(__file__).parents[2] / "experiments"]
 """In the installed package, or in a clone."""
@@ -76,9 +80,48 @@ def planned(
     return replace(sweep, runs=tuple(filter(kept, sweep.runs)))
 
 
-def compare(sweep: Sweep) -> tuple[Grid, list[Compared]]:
-    """Our table of a sweep, and every cell of it beside the paper's."""
-    grid = tabulate(results(sweep), sweep.rows, sweep.columns, sweep.value)
+class Store:
+    """Results of an experiment that outlive their run directories: one small JSON file, to be committed.
+
+    It holds, for every run by its directory's name, the settings, the summary and the accuracy over rounds.
+    """
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.path = directory / f"{name}.json"
+        self.runs: dict[str, dict[str, Any]] = json.loads(self.path.read_text()) if self.path.exists() else {}
+
+    def missing(self, sweep: Sweep) -> Sweep:
+        """The runs of a sweep that are not kept here."""
+        return replace(sweep, runs=tuple(e for e in sweep.runs if directory_name(e) not in self.runs))
+
+    def keep(self, sweep: Sweep) -> None:
+        """Add the finished runs of a sweep."""
+        for experiment, summary in results(sweep):
+            content = {key: value for key, value in summary.items() if key != "experiment"}
+            curve = accuracy_curve(RunDirectory(experiment.out))
+            settings = asdict(experiment) | {"out": directory_name(experiment)}
+            self.runs[directory_name(experiment)] = {"settings": settings, "summary": content, "curve": curve}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(dict(sorted(self.runs.items())), indent=None, separators=(",", ":"))
+        write_atomically(self.path, (text.replace('},"', '},\n"') + "\n").encode())
+
+    def results(self, sweep: Sweep) -> list[Result]:
+        """The runs of a sweep that are kept here."""
+        kept = [self.runs[directory_name(e)] for e in sweep.runs if directory_name(e) in self.runs]
+        return [(Experiment.of(run["settings"]), run["summary"]) for run in kept]
+
+
+def accuracy_curve(directory: RunDirectory, points: int = 60) -> list[tuple[int, float]]:
+    """The best model's accuracy over rounds, thinned to a number of points; the last one is kept."""
+    tested = [line for line in directory.lines() if "accuracy" in line]
+    curve = [(line["round"] + 1, round(max(line["accuracy"].values()), 4)) for line in tested]
+    step = -(-len(curve) // points)
+    return curve[::-1][::step][::-1]
+
+
+def compare(sweep: Sweep, found: Sequence[Result]) -> tuple[Grid, list[Compared]]:
+    """Our table of a sweep's results, and every cell of it beside the paper's."""
+    grid = tabulate(found, sweep.rows, sweep.columns, sweep.value)
     numbers = paper_numbers(sweep.name)
     cells = []
     for row in grid.rows:
