@@ -39,6 +39,16 @@ class Jobs:
     """Row numbers of every step's batch, (jobs, steps, batch)."""
     dropout_seeds: tuple[int, ...]
 
+    def parts(self, size: int) -> "list[Jobs]":
+        """The same jobs, so many at a time."""
+        cuts = [slice(first, first + size) for first in range(0, len(self.starts), size)]
+        return [Jobs(self.starts[cut], self.rows[cut], self.dropout_seeds[cut]) for cut in cuts]
+
+
+WORTH_A_BATCH = 4
+"""With fewer jobs than this, what vmap costs is more than it saves."""
+BLOCK_PARAMETERS = 1 << 21
+"""Parameters of all jobs that run at once: more do not fit the cache, and are slower than one by one."""
 
 Engine: TypeAlias = Callable[[Jobs], Updates]
 Build: TypeAlias = Callable[[Network, LocalTraining, Tensor, Tensor], Engine]
@@ -58,14 +68,21 @@ def loop(network: Network, training: LocalTraining, images: Tensor, labels: Tens
 
 
 def batched(network: Network, training: LocalTraining, images: Tensor, labels: Tensor) -> Engine:
-    """All jobs at once by vmap over the gradient of one job's loss."""
+    """Many jobs at once by vmap over the gradient of one job's loss; a few, or large models, by the loop."""
 
     def loss(weights: dict[str, Tensor], batch: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(functional_call(network.module, weights, (batch,)), targets)
 
     gradient = vmap(grad(loss))
+    alone = loop(network, training, images, labels)
+    block = BLOCK_PARAMETERS // network.dim
 
     def train(jobs: Jobs) -> Updates:
+        if min(block, len(jobs.starts)) < WORTH_A_BATCH:
+            return alone(jobs)
+        return torch.cat([at_once(part) for part in jobs.parts(block)])
+
+    def at_once(jobs: Jobs) -> Updates:
         network.module.train()
         weights = {
             name: part.reshape(-1, *shape).clone()
