@@ -47,8 +47,8 @@ def cnn(image_shape: ImageShape, num_classes: int) -> nn.Module:
     pad = (max(0, 32 - height + 1) // 2, max(0, 32 - width + 1) // 2)
     rows, columns = (((size + 2 * p - 4) // 2 - 4) // 2 for size, p in zip((height, width), pad, strict=True))
     return nn.Sequential(
-        *(nn.Conv2d(channels, 32, 5, padding=pad), nn.MaxPool2d(2), nn.ReLU()),
-        *(nn.Conv2d(32, 64, 5), nn.MaxPool2d(2), nn.ReLU()),
+        *(nn.Conv2d(channels, 32, 5, padding=pad), nn.MaxPool2d(2), nn.ReLU(inplace=True)),
+        *(nn.Conv2d(32, 64, 5), nn.MaxPool2d(2), nn.ReLU(inplace=True)),
         *(nn.Flatten(), nn.Linear(64 * rows * columns, num_classes)),
     )
 
