@@ -13,7 +13,7 @@ from benchmarks.workloads import Workload, measure, workloads
 KEPT = Path(__file__).parent / "results.json"
 ALLOWED = 0.8
 """A ratio may fall to this share of the one that is kept."""
-ATTEMPTS = 3
+ATTEMPTS = 5
 """The machine is noisy: only a workload that is slow this many times in a row has become slower."""
 
 

@@ -112,6 +112,18 @@ def test_finished_runs_are_skipped_and_interrupted_ones_resumed(tmp_path: Path) 
     assert sweep.waiting == []
 
 
+@pytest.mark.parametrize(("backend", "module"), [("ray", "ray"), ("dask", "distributed")])
+def test_a_cluster_of_two_workers_gives_the_same_runs(tmp_path: Path, backend: str, module: str) -> None:
+    pytest.importorskip(module, reason=f"needs lidfl[{backend}]")
+    written(tmp_path, "rounds = 5\nseed = [1, 2, 3]")
+    lidfl("sweep", "small.toml", "--backend", backend, "--workers", 2, "--out", "cluster", cwd=tmp_path)
+    lidfl("sweep", "small.toml", "--out", "local", cwd=tmp_path)
+    directories = sorted(path.name for path in (tmp_path / "local").iterdir())
+    assert sorted(path.name for path in (tmp_path / "cluster").iterdir()) == directories
+    for name in directories:
+        assert lines_without_times(tmp_path / "cluster" / name) == lines_without_times(tmp_path / "local" / name)
+
+
 def test_a_failing_run_is_listed_and_the_others_go_on(tmp_path: Path) -> None:
     written(tmp_path, "rounds = 2\nnum_clients = [10, 100000, 12]")
     out, err = lidfl("sweep", "small.toml", "--workers", 2, cwd=tmp_path, expect=2)

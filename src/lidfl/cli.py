@@ -133,7 +133,7 @@ class SweepRuns:
             console.print(estimate_table(list(estimate(sweep)), self.workers))
             return
         with cluster(self.backend, self.address):
-            failed = watch(sweep, play_all(sweep, self.workers, self.threads), console)
+            failed = watch(sweep, play_all(sweep, self.workers, self.threads, self.backend), console)
         if failed:
             raise LidflError(f"{len(failed)} of {waiting} runs failed; the next call tries them again")
 

@@ -120,10 +120,15 @@ def play(experiment: Experiment, threads: int) -> Ended:
     return Ended(experiment)
 
 
-def play_all(sweep: Sweep, workers: int, threads: int = 1) -> Iterator[Ended]:
+def play_all(sweep: Sweep, workers: int, threads: int = 1, backend: str = "local") -> Iterator[Ended]:
     """Play what is not finished, several runs at a time, and yield each as it ends."""
-    calls = (joblib.delayed(play)(experiment, threads) for experiment in sweep.waiting)
-    yield from joblib.Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)(calls)
+    waiting = sweep.waiting
+    if backend != "local":  # a cluster's workers have other working directories
+        waiting = [e.with_settings(out=str(Path(e.out).resolve())) for e in waiting]
+    calls = (joblib.delayed(play)(experiment, threads) for experiment in waiting)
+    # joblib's Ray backend can only hand over all results at the end.
+    order = "list" if backend == "ray" else "generator_unordered"
+    yield from joblib.Parallel(n_jobs=workers, return_as=order, batch_size=1)(calls)
 
 
 def results(sweep: Sweep) -> list[Result]:
