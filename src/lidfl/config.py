@@ -166,7 +166,7 @@ class Experiment:
         parts = [self.dataset, self.model, self.method]
         parts += [self.aggregator] if self.aggregator != "none" else []
         parts += [self.attack] if self.attack != "none" else []
-        return "-".join("".join(c if c.isalnum() or c in "_.=" else "_" for c in part) for part in parts)
+        return file_name(*parts)
 
     def _check_types(self) -> None:
         for setting in fields(self):
@@ -243,6 +243,11 @@ def read_toml(path: Path) -> Settings:
         raise LidflError(f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise LidflError(f"cannot read {path}: {error}") from None
+
+
+def file_name(*parts: str) -> str:
+    """Parts joined by dashes, with only such characters as every file system takes."""
+    return "-".join("".join(c if c.isalnum() or c in "_.+=" else "_" for c in part) for part in parts)
 
 
 def _name(spec: object) -> str:

@@ -30,7 +30,11 @@ class Server:
         rng = rng_for(self.experiment.seed, "server", round_index)
         num_honest = self.experiment.num_honest
         if self.experiment.keeps_list:
-            options = {"elect": self.elect, "aggregate": self.aggregate, "num_honest": num_honest}
-            return lid_round(models, round_index, self.clients, rng, **options)  # type: ignore[arg-type]
+            return lid_round(
+                *(models, round_index, self.clients, rng),
+                elect=self.elect,
+                aggregate=self.aggregate,
+                num_honest=num_honest,
+            )
         assert self.aggregate is not None
         return single_round(models, round_index, self.clients, rng, aggregate=self.aggregate, num_honest=num_honest)

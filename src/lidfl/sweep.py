@@ -29,7 +29,7 @@ from typing import Any
 import joblib
 import torch
 
-from lidfl.config import Experiment, Settings, read_toml
+from lidfl.config import Experiment, Settings, file_name, read_toml
 from lidfl.errors import LidflError
 from lidfl.protocol import drive
 from lidfl.rundir import RunDirectory
@@ -100,8 +100,7 @@ def directory_name(experiment: Experiment) -> str:
     content = {name: value for name, value in asdict(experiment).items() if name not in NOT_CONTENT}
     digest = blake2b(repr(sorted(content.items())).encode(), digest_size=5).hexdigest()
     parts = [experiment.method_label, experiment.attack, str(experiment.byzantine_fraction), str(experiment.seed)]
-    readable = "-".join("".join(c if c.isalnum() or c in "_.+=" else "_" for c in part) for part in parts)
-    return f"{readable}-{digest}"
+    return f"{file_name(*parts)}-{digest}"
 
 
 def is_finished(experiment: Experiment) -> bool:
@@ -146,9 +145,11 @@ def cluster(backend: str, address: str | None) -> Iterator[None]:
         ray, register = _needs("ray", "ray"), _needs("ray.util.joblib", "ray").register_ray
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         register()
-        with joblib.parallel_config("ray"):
-            yield
-        ray.shutdown()
+        try:
+            with joblib.parallel_config("ray"):
+                yield
+        finally:
+            ray.shutdown()
     elif backend == "dask":
         with _needs("dask.distributed", "dask").Client(address), joblib.parallel_config("dask"):
             yield
