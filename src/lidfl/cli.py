@@ -165,8 +165,7 @@ class Reproduce:
         if self.name == "list":
             console.print("\n".join(reproduce.names()), highlight=False)
             return
-        options = dict(scale=self.scale, seeds=self.seeds, groups=self.groups, out=self.out)
-        sweep = reproduce.planned(self.name, **options)  # type: ignore[arg-type]
+        sweep = reproduce.planned(self.name, scale=self.scale, seeds=self.seeds, groups=self.groups, out=self.out)
         store = reproduce.Store(self.results, self.name)
         missing = store.missing(sweep)
         failed = [] if self.show_only else watch(missing, play_all(missing, self.workers), console)

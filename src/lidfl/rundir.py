@@ -89,7 +89,6 @@ class RunDirectory:
     def _check_same(self, experiment: Experiment) -> None:
         before = self.experiment()
         changed = [name for name in before.differences(experiment) if name not in MAY_DIFFER]
-        changed = [name for name in changed if not (name == "engine" and experiment.engine == "auto")]
         if changed:
             name = changed[0]
             raise LidflError(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from math import inf, isfinite
+from math import isfinite
 from time import perf_counter
 from typing import Any
 
@@ -61,9 +61,9 @@ def run(
     >>> summary = run(Experiment(rounds=30, out="runs/first"))  # doctest: +SKIP
     """
     directory = RunDirectory(experiment.out)
-    directory.check(experiment, resume=resume, overwrite=overwrite)
     if resume and experiment.engine == "auto":
         experiment = experiment.with_settings(engine=directory.engine())
+    directory.check(experiment, resume=resume, overwrite=overwrite)
     simulator = Simulator.of(experiment)
     experiment = experiment.with_settings(engine=simulator.engine_name)  # so that a repeated run takes the same
     directory.open(experiment, overwrite=overwrite)
@@ -151,11 +151,11 @@ def assess(models: ModelList, simulator: Simulator) -> Line:
 
 def _by_model(ids: Sequence[int], values: Sequence[float] | NDArray[np.float64]) -> dict[str, float | None]:
     """Values by model id as JSON has them: keys are strings, and there is no infinity."""
-    return {str(model): float(value) if isfinite(value) else None for model, value in zip(ids, values, strict=True)}
+    return {str(model): _finite(value) for model, value in zip(ids, values, strict=True)}
 
 
-def _or_infinite(loss: float | None) -> float:
-    return inf if loss is None else loss
+def _finite(value: float) -> float | None:
+    return float(value) if isfinite(value) else None
 
 
 def summarise(experiment: Experiment, simulator: Simulator, state: State, directory: RunDirectory) -> Summary:
@@ -169,7 +169,7 @@ def summarise(experiment: Experiment, simulator: Simulator, state: State, direct
     return {
         "test_accuracy": float(accuracies.max()),
         "deployed_accuracy": simulator.deployed_accuracy(models),
-        "validation_loss": min(_by_model(models.ids, simulator.losses(models).mean(0)).values(), key=_or_infinite),
+        "validation_loss": _finite(simulator.losses(models).mean(0).min()),
         "per_model_accuracy": _by_model(models.ids, accuracies),
         "rounds": experiment.rounds,
         "seconds": seconds,
