@@ -14,7 +14,7 @@ from tests.command import lidfl, lines_without_times
 
 SUMMARY_KEYS = {
     *("test_accuracy", "deployed_accuracy", "per_model_accuracy", "rounds", "seconds", "seconds_per_round"),
-    *("list_size", "num_byzantine", "experiment", "version"),
+    *("list_size", "num_byzantine", "experiment", "version", "commit"),
 }
 
 

@@ -89,6 +89,20 @@ def test_kept_results_outlive_their_runs_and_are_not_run_again(tmp_path: Path) -
     assert curve[-1] == [150, 0.149]
 
 
+def test_what_two_experiments_share_is_run_once(tmp_path: Path) -> None:
+    first = planned("femnist-lr-0.6", seeds=1, groups=["lidfl"], out=tmp_path / "first")
+    for experiment in first.runs:
+        finished_run(experiment, 0.6)
+    Store(tmp_path / "results", first.name).keep(first)
+    second = planned("voting-lr", seeds=1, out=tmp_path / "second")
+    store = Store(tmp_path / "results", second.name)
+    missing = store.missing(second)
+    assert {e.vote_attack for e in missing.runs} == {"random"}
+    store.keep(second)
+    kept = Store(tmp_path / "results", second.name).results(second)
+    assert [e.vote_attack for e, _ in kept] == ["worst"] * 6
+
+
 def test_ours_is_set_beside_the_papers_with_the_difference(tmp_path: Path) -> None:
     sweep = planned("femnist-lr-0.6", seeds=2, groups=["lidfl"], out=tmp_path)
     chosen: list[Experiment] = [e for e in sweep.runs if e.attack == "lie"]

@@ -169,7 +169,7 @@ class Reproduce:
         store = reproduce.Store(self.results, self.name)
         missing = store.missing(sweep)
         failed = [] if self.show_only else watch(missing, play_all(missing, self.workers), console)
-        store.keep(missing)
+        store.keep(sweep)
         console.print(reproduce.as_rich(*reproduce.compare(sweep, store.results(sweep))))
         console.print("ours ± deviation over seeds, (the paper's), difference", highlight=False)
         if failed:

@@ -83,19 +83,22 @@ def planned(
 class Store:
     """Results of an experiment that outlive their run directories: one small JSON file, to be committed.
 
-    It holds, for every run by its directory's name, the settings, the summary and the accuracy over rounds.
+    It holds, for every run by its directory's name, the settings, the summary and the accuracy over rounds. What
+    two experiments share, such as LiD-FL at 0.6, is run once: a store takes it from the files beside its own.
     """
 
     def __init__(self, directory: Path, name: str) -> None:
         self.path = directory / f"{name}.json"
-        self.runs: dict[str, dict[str, Any]] = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self.runs = _read(self.path)
+        self.beside = {key: run for path in sorted(directory.glob("*.json")) for key, run in _read(path).items()}
 
     def missing(self, sweep: Sweep) -> Sweep:
-        """The runs of a sweep that are not kept here."""
-        return replace(sweep, runs=tuple(e for e in sweep.runs if directory_name(e) not in self.runs))
+        """The runs of a sweep that are kept neither here nor beside."""
+        return replace(sweep, runs=tuple(e for e in sweep.runs if directory_name(e) not in self.beside))
 
     def keep(self, sweep: Sweep) -> None:
-        """Add the finished runs of a sweep."""
+        """Add the finished runs of a sweep, and those that another experiment finished."""
+        self.runs |= {key: self.beside[key] for key in map(directory_name, sweep.runs) if key in self.beside}
         for experiment, summary in results(sweep):
             content = {key: value for key, value in summary.items() if key != "experiment"}
             curve = accuracy_curve(RunDirectory(experiment.out))
@@ -109,6 +112,11 @@ class Store:
         """The runs of a sweep that are kept here."""
         kept = [self.runs[directory_name(e)] for e in sweep.runs if directory_name(e) in self.runs]
         return [(Experiment.of(run["settings"]), run["summary"]) for run in kept]
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    runs: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+    return runs
 
 
 def accuracy_curve(directory: RunDirectory, points: int = 60) -> list[tuple[int, float]]:

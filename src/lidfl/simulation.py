@@ -1,10 +1,13 @@
 """Runs an experiment in process, from its settings to its run directory."""
 
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
 from math import isfinite
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -179,4 +182,16 @@ def summarise(experiment: Experiment, simulator: Simulator, state: State, direct
         "num_byzantine": experiment.num_byzantine,
         "experiment": asdict(experiment),
         "version": version("lidfl"),
+        "commit": source_commit(),
     }
+
+
+@cache
+def source_commit() -> str | None:
+    """The commit of the clone that this code runs from, marked if files differ from it; None if installed."""
+    clone = Path(__file__).parents[2]
+    if not (clone / ".git").exists():
+        return None
+    command = ["git", "-C", str(clone), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=10"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or None

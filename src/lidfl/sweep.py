@@ -19,7 +19,7 @@ import importlib
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from hashlib import blake2b
 from itertools import product
 from pathlib import Path
@@ -96,9 +96,15 @@ def expand(settings: Mapping[str, Any]) -> Iterator[Settings]:
 
 
 def directory_name(experiment: Experiment) -> str:
-    """A name that says what the run is, and is the same for the same settings."""
-    content = {name: value for name, value in asdict(experiment).items() if name not in NOT_CONTENT}
-    digest = blake2b(repr(sorted(content.items())).encode(), digest_size=5).hexdigest()
+    """A name that says what the run is, and is the same for the same settings.
+
+    Settings at their default do not count, so that an option added later leaves the names of earlier runs alone.
+    """
+    settings = ((f.name, getattr(experiment, f.name), f.default) for f in fields(experiment))
+    content = sorted(
+        (name, value) for name, value, default in settings if value != default and name not in NOT_CONTENT
+    )
+    digest = blake2b(repr(content).encode(), digest_size=5).hexdigest()
     parts = [experiment.method_label, experiment.attack, str(experiment.byzantine_fraction), str(experiment.seed)]
     return f"{file_name(*parts)}-{digest}"
 
