@@ -76,7 +76,7 @@ def draw(measured: list[Point], path: Path) -> None:
     for axis in dict.fromkeys(point.axis for point in measured):
         rows = [{"value": p.value, "ms": p.seconds * 1000} for p in measured if p.axis == axis]
         ticks = alt.Axis(values=[row["value"] for row in rows], grid=False, labelOverlap=True)
-        base = alt.Chart(alt.Data(values=rows)).encode(
+        base = alt.Chart(alt.InlineData(rows)).encode(
             x=alt.X("value:Q", title=axis, scale=alt.Scale(type="log", nice=False, padding=12), axis=ticks),
             y=alt.Y("ms:Q", title="ms a round", scale=alt.Scale(type="log"), axis=alt.Axis(tickCount=4)),
         )

@@ -72,7 +72,7 @@ def training(problem: Problem, clients: int, target: float, turns: int) -> Workl
     return Workload(
         f"{problem.name.upper()}, training of {clients} client{'s' if clients > 1 else ''}",
         lambda: [plain.train_client(problem, client, start) for client in range(clients)],
-        lambda: ours.honest_updates(start, range(clients), 0),
+        lambda: ours.train_all([(client, 0) for client in range(clients)], start[None], 0),
         target,
         turns,
         2 * LR_FLOPS * images if problem.name == "lr" else None,
@@ -86,7 +86,7 @@ def evaluation(problem: Problem, target: float, turns: int) -> Workload:
     return Workload(
         f"{problem.name.upper()}, evaluation of a model by {problem.num_clients} clients",
         lambda: plain.evaluate(problem, vector),
-        lambda: ours.judge(vector),
+        lambda: ours.judge(vector, ours.everyone),
         target,
         turns,
         LR_FLOPS * images if problem.name == "lr" else None,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 
 from lidfl.aggregators import fedavg
-from lidfl.attacks import attack, empire, gauss, label_flip, lie, none, omniscient, sign_flip
+from lidfl.attacks import attack, empire, gauss, label_flip, lie, none, omniscient, ratchet, sign_flip
 from lidfl.types import Parameters, Updates
 from tests.vectors import close, normal, rows, scattered
 
@@ -133,6 +133,13 @@ def test_omniscient_makes_the_mean_of_all_the_opposite_of_the_honest_mean(
     assert close(outcome, -honest.mean(0))
 
 
+def test_ratchet_sends_a_copy_of_the_preferred_model_a_little_further_back() -> None:
+    honest = rows([1, 2], [3, 2])
+    sent = ratchet(honest, start=torch.tensor([5.0, 5.0]), preferred=torch.tensor([7.0, 4.0]), back=0.5)
+    # The candidate is start + sent: the preferred model less half the mean (2, 2).
+    assert (torch.tensor([5.0, 5.0]) + sent).tolist() == [6, 3]
+
+
 # Promises of every attack.
 
 
@@ -142,6 +149,8 @@ def test_no_attack_changes_what_it_sees_and_each_sends_one_row_or_one_vector(nam
         return {
             "own": normal(3, 4, 0),
             "honest": normal(5, 4, 1),
+            "start": normal(1, 4, 2)[0],
+            "preferred": normal(1, 4, 3)[0],
             "num_byzantine": 3,
             "num_classes": 10,
             "rng": default_rng(0),

@@ -7,10 +7,11 @@ import torch
 from lidfl.aggregators import aggregator, proposals
 from lidfl.attacks import attack
 from lidfl.datasets import dataset
-from lidfl.elections import election, honest_ballots, vote_attack
+from lidfl.elections import election, honest_ballots
 from lidfl.models import build, model
 from lidfl.partitions import partition
 from lidfl.registry import Registry
+from lidfl.vote_attacks import vote_attack
 
 REGISTRIES = [aggregator, attack, dataset, election, model, partition, vote_attack]
 UPDATES = torch.from_numpy(np.random.default_rng(1).normal(size=(7, 12))).float()
@@ -49,7 +50,8 @@ def test_every_aggregator_returns_what_all_clients_agree_on(name: str) -> None:
 def test_every_attack_gives_each_attacker_a_vector_and_leaves_its_input_alone(name: str, attackers: int) -> None:
     own, honest = UPDATES[:attackers].clone(), UPDATES[4:].clone()
     rng = np.random.default_rng(0)
-    forged = attack.resolve(name)(own=own, honest=honest, num_byzantine=4, num_classes=3, rng=rng)
+    models = dict(start=torch.zeros(own.shape[1]), preferred=torch.ones(own.shape[1]))
+    forged = attack.resolve(name)(own=own, honest=honest, **models, num_byzantine=4, num_classes=3, rng=rng)
     assert forged.expand(attackers, -1).shape == (attackers, 12)
     assert torch.equal(own, UPDATES[:attackers])
     assert torch.equal(honest, UPDATES[4:])

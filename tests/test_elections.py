@@ -11,19 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.random import default_rng
 
-from lidfl.elections import (
-    coordinated,
-    election,
-    first_choices,
-    honest_ballots,
-    none,
-    plurality,
-    random,
-    vote_attack,
-    weakest_first,
-    worst,
-)
+from lidfl.elections import election, first_choices, honest_ballots, plurality, weakest_first
 from lidfl.types import Ballot, Losses, Position
+from lidfl.vote_attacks import coordinated, none, random, vote_attack, worst
 
 INF = np.inf
 quick = settings(max_examples=60, deadline=None)

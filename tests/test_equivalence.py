@@ -11,8 +11,8 @@ from tests.twin import Twin, tiny
 
 METHODS = [
     dict(method="lidfl"),
-    dict(method="lidfl", aggregator="rknn"),
-    dict(method="lidfl", aggregator="meb"),
+    dict(method="lidfl", proposal="rknn"),
+    dict(method="lidfl", proposal="meb"),
     dict(method="fedavg"),
     dict(method="gm"),
     dict(method="norm"),

@@ -1,6 +1,7 @@
 """A round does what the paper's steps say, and nothing that a client sends can stop it."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,10 +21,12 @@ from lidfl.protocol import (
     Outcome,
     Replies,
     Request,
+    Rules,
     Train,
     Trained,
     Vote,
     drive,
+    from_aggregator,
     lid_round,
     single_round,
     valid_ballots,
@@ -45,7 +48,7 @@ ELECT: Elect = plurality
 
 def two_models() -> ModelList:
     """Models 4 and 7, both children of models long gone; the next to be born is 9."""
-    return ModelList(rows([0, 0], [10, 10]), ids=(4, 7), parents=(2, 4), ages=(3, 1), next_id=9)
+    return ModelList(rows([0, 0], [10, 10]), ids=(4, 7), parents=((2,), (4,)), ages=(3, 1), next_id=9)
 
 
 class Clients:
@@ -88,14 +91,22 @@ def send_own(updates: Mapping[Client, Tensor]) -> Callable[[Train], Replies]:
     ]
 
 
+def rules(aggregate: Aggregate | None = None, **options: Any) -> Rules:
+    """The paper's rules, or all clients' updates through an aggregator."""
+    if aggregate is None:
+        return Rules(ELECT, **options)
+    proposals = (partial(from_aggregator, aggregate),)
+    return Rules(ELECT, proposals=proposals, same_parent=True, workers=None, **options)
+
+
 def lid(clients: Clients, seed: int = 0, models: ModelList | None = None, **options: Any) -> Outcome:
     models = models or two_models()
-    return drive(lid_round(models, 5, CLIENTS, default_rng(seed), elect=ELECT, **options), clients)
+    return drive(lid_round(models, 5, CLIENTS, default_rng(seed), rules(**options)), clients)
 
 
 def single(clients: Clients, seed: int = 0, aggregate: Aggregate = FEDAVG, num_honest: int = 1) -> Outcome:
     models = ModelList.initial(torch.tensor([1.0, 1.0]), 1)
-    round_ = single_round(models, 5, CLIENTS, default_rng(seed), aggregate=aggregate, num_honest=num_honest)
+    round_ = single_round(models, 5, CLIENTS, default_rng(seed), rules(aggregate, num_honest=num_honest))
     return drive(round_, clients)
 
 
@@ -116,7 +127,7 @@ def test_the_initial_list_is_copies_of_one_model() -> None:
     start = torch.tensor([1.0, 2.0])
     models = ModelList.initial(start, 3)
     assert models.parameters.tolist() == [[1, 2]] * 3
-    assert (models.ids, models.parents, models.ages) == ((0, 1, 2), (-1, -1, -1), (0, 0, 0))
+    assert (models.ids, models.parents, models.ages) == ((0, 1, 2), ((), (), ()), (0, 0, 0))
     assert (models.next_id, len(models)) == (3, 3)
     models.parameters[0] += 1
     assert start.tolist() == [1, 2]
@@ -141,7 +152,7 @@ def test_one_client_is_asked_to_train_one_model() -> None:
 def test_every_model_goes_to_every_client_equally_often() -> None:
     counts = dict.fromkeys([(client, model) for client in CLIENTS for model in (0, 1)], 0)
     for seed in range(800):
-        train = next(lid_round(two_models(), 0, CLIENTS, default_rng(seed), elect=ELECT))
+        train = next(lid_round(two_models(), 0, CLIENTS, default_rng(seed), rules()))
         assert isinstance(train, Train)
         ((worker, (parent,)),) = train.offers.items()
         counts[worker, parent] += 1
@@ -159,7 +170,7 @@ def test_all_clients_vote_on_the_list_and_the_new_model(seed: int) -> None:
     child = [1.0, 2.0] if parent == 0 else [11.0, 12.0]
     assert vote.candidates.parameters.tolist() == [[0, 0], [10, 10], child]
     assert vote.candidates.ids == (4, 7, 9)
-    assert vote.candidates.parents == (2, 4, two_models().ids[parent])
+    assert vote.candidates.parents == ((2,), (4,), (two_models().ids[parent],))
     assert vote.candidates.ages == (3, 1, 0)
     assert (vote.round_index, vote.voters, vote.seats, vote.ranks) == (5, CLIENTS, 2, 1)
 
@@ -172,11 +183,11 @@ def test_the_least_voted_goes_and_the_others_are_a_vote_older() -> None:
     child = (two_models().parameters[parent] + UPDATE).tolist()
     assert outcome.models.parameters.tolist() == [[0, 0], child]
     assert outcome.models.ids == (4, 9)
-    assert outcome.models.parents == (2, parent_id)
+    assert outcome.models.parents == ((2,), (parent_id,))
     assert outcome.models.ages == (4, 1)
     assert outcome.models.next_id == 10
     assert outcome.record.round_index == 5
-    assert outcome.record.born == (Birth(9, parent_id, (worker,)),)
+    assert outcome.record.born == (Birth(9, (parent_id,), (worker,)),)
     assert outcome.record.votes == {4: 1, 7: 0, 9: 2}
     assert outcome.record.removed == (7,)
     assert outcome.record.rejected == {}
@@ -234,7 +245,7 @@ def test_the_child_is_the_mean_of_one_group_drawn_at_random(aggregate: Aggregate
         clients = Clients(send_own(updates), ballots=dict.fromkeys(CLIENTS, (2,)))
         outcome = lid(clients, seed, aggregate=aggregate, num_honest=2)
         (birth,) = outcome.record.born
-        parent = two_models().ids.index(birth.parent)
+        parent = two_models().ids.index(*birth.parents)
         members = frozenset(birth.clients)
         mean = torch.stack([updates[client] for client in members]).mean(0)
         assert close(outcome.models.parameters[-1], two_models().parameters[parent] + mean)
@@ -264,8 +275,8 @@ def test_a_single_round_replaces_the_model_by_the_aggregate_without_a_vote() -> 
     outcome = single(clients)
     assert clients.kinds == [Train]
     assert outcome.models.parameters.tolist() == [[2.5, 4]]
-    assert (outcome.models.ids, outcome.models.parents, outcome.models.next_id) == ((1,), (0,), 2)
-    assert outcome.record.born == (Birth(1, 0, CLIENTS),)
+    assert (outcome.models.ids, outcome.models.parents, outcome.models.next_id) == ((1,), ((0,),), 2)
+    assert outcome.record.born == (Birth(1, (0,), CLIENTS),)
     assert (outcome.record.removed, outcome.record.rejected) == ((0,), {})
 
 
@@ -426,7 +437,7 @@ def test_who_votes_twice_or_unasked_has_no_vote() -> None:
 def test_a_ranking_may_be_as_long_as_asked_for_and_names_no_model_twice(ballot: object, reason: str | None) -> None:
     models = ModelList.initial(torch.zeros(2), 3)
     ballots, rejected = valid_ballots([(6, ballot)], Vote(0, models, (6,), seats=2, ranks=2))
-    assert ballots == ([] if reason else [ballot])
+    assert ballots == ({} if reason else {6: ballot})
     assert rejected == ({reason: 1} if reason else {})
 
 
@@ -516,4 +527,4 @@ def test_a_failing_answer_is_not_taken_for_the_end_of_the_round() -> None:
         return next(iter([]))
 
     with pytest.raises((StopIteration, RuntimeError)):
-        drive(lid_round(two_models(), 0, CLIENTS, default_rng(0), elect=ELECT), answer)
+        drive(lid_round(two_models(), 0, CLIENTS, default_rng(0), rules()), answer)

@@ -18,7 +18,7 @@ seed = [1, 2]
 
 [groups.lists]
 method = "lidfl"
-aggregator = ["none", "rknn"]
+proposal = ["client", "rknn"]
 
 [groups.baseline]
 method = "fedavg"

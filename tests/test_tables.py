@@ -10,7 +10,7 @@ from lidfl.tables import Grid, as_csv, as_latex, as_markdown, read_results, tabu
 RESULTS = [
     (Experiment(method="fedavg", attack="sign_flip", seed=1), {"test_accuracy": 0.1}),
     (Experiment(method="fedavg", attack="sign_flip", seed=2), {"test_accuracy": 0.3}),
-    (Experiment(method="lidfl", aggregator="rknn", attack="lie", seed=1), {"test_accuracy": 0.6}),
+    (Experiment(method="lidfl", proposal="rknn", attack="lie", seed=1), {"test_accuracy": 0.6}),
 ]
 
 

@@ -46,10 +46,10 @@ class Twin:
         rng = rng_for(self.experiment.seed, "server", t)
         parent = int(rng.integers(len(self.models)))
         everyone = list(range(self.experiment.num_clients))
-        if self.experiment.aggregator == "none":
+        if self.experiment.proposal == "client":
             update = self.sent(t, parent, [int(rng.choice(everyone))])[0]
         else:
-            update = self.aggregate(self.experiment.aggregator, self.sent(t, parent, everyone), rng)
+            update = self.aggregate(self.experiment.proposal, self.sent(t, parent, everyone), rng)
         self.models.append(self.models[parent] + update)
         self.ages.append(0)
         votes = self.vote(t)
@@ -70,13 +70,13 @@ class Twin:
         rng = rng_for(self.experiment.seed, "attack", t, parent)
         noise = rng.standard_normal((len(bad), len(w)), dtype=np.float32) if attack == "gauss" else None
         m, k = self.experiment.num_clients, len(self.honest)
+        if bad and attack in ("lie", "empire", "omniscient", "ratchet"):
+            u = np.stack([self.train(t, c, w) for c in self.honest])
         result = []
         for client in workers:
             if client not in self.byzantine:
                 result.append(self.train(t, client, w))
                 continue
-            if attack in ("lie", "empire", "omniscient"):
-                u = np.stack([self.train(t, c, w) for c in self.honest])
             match attack:
                 case "none":
                     forged = self.train(t, client, w)
@@ -93,6 +93,9 @@ class Twin:
                     forged = -1.1 * k / (m - k) * u.mean(0)
                 case "omniscient":
                     forged = (-u.mean(0) * m - u.sum(0)) / (m - k)
+                case "ratchet":
+                    liked = [int(np.argmin([self.loss(c, model) for model in self.models])) for c in self.honest]
+                    forged = self.models[max(range(len(self.models)), key=liked.count)] - w - 0.1 * u.mean(0)
             result.append(forged)
         return result
 

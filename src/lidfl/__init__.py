@@ -5,7 +5,7 @@
 | `Experiment`, `run` | the settings of a run, and running it |
 | `RunDirectory`, `pick` | reading a run, and choosing a model from its list as a client does |
 | `ModelList` | the list of models that a server keeps |
-| `aggregator`, `attack`, `vote_attack`, `election` | registries of rules; each is also a decorator that adds one |
+| `aggregator`, `proposal`, `election`, `attack`, `vote_attack` | rules by name; as a decorator each adds one |
 | `dataset`, `partition`, `model` | the same for data and models |
 | `LidflError` | what is raised when the user can mend it |
 """
@@ -16,14 +16,15 @@ from lidfl.aggregators import aggregator
 from lidfl.attacks import attack
 from lidfl.config import Experiment
 from lidfl.datasets import dataset
-from lidfl.elections import election, vote_attack
+from lidfl.elections import election
 from lidfl.errors import LidflError
 from lidfl.models import model
 from lidfl.partitions import partition
 from lidfl.picking import pick
-from lidfl.protocol import ModelList
+from lidfl.protocol import ModelList, proposal
 from lidfl.rundir import RunDirectory
 from lidfl.simulation import run
+from lidfl.vote_attacks import vote_attack
 
 __version__ = version("lidfl")
 
@@ -40,6 +41,7 @@ __all__ = [
     "model",
     "partition",
     "pick",
+    "proposal",
     "run",
     "vote_attack",
 ]

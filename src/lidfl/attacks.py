@@ -6,6 +6,7 @@ An attack is one function. What it names among its parameters is what it is give
 |---|---|
 | `own` | the updates that the Byzantine clients would send if they were honest, (attackers, dim) |
 | `honest` | the updates of *all* honest clients from the same model, (num_honest, dim): an omniscient attacker |
+| `start`, `preferred` | the model they were sent, and the one of the list that most honest clients prefer, (dim,) |
 | `num_byzantine`, `num_classes` | numbers |
 | `rng` | randomness for this round |
 | `labels` | the training labels of Byzantine clients: such an attack poisons data, once, and then behaves |
@@ -20,7 +21,10 @@ from torch import Tensor
 from lidfl.registry import Registry
 from lidfl.types import Parameters, Updates
 
-attack = Registry[Tensor]("attack", frozenset({"own", "honest", "num_byzantine", "num_classes", "rng", "labels"}))
+attack = Registry[Tensor](
+    "attack",
+    frozenset({"own", "honest", "start", "preferred", "num_byzantine", "num_classes", "rng", "labels"}),
+)
 
 
 @attack
@@ -69,3 +73,12 @@ def omniscient(honest: Updates, num_byzantine: int) -> Parameters:
     num_clients = len(honest) + num_byzantine
     target = -honest.mean(0)
     return (target * num_clients - honest.sum(0)) / num_byzantine
+
+
+@attack
+def ratchet(honest: Updates, start: Parameters, preferred: Parameters, *, back: float = 0.1) -> Parameters:
+    """Ratchet: a copy of the model that honest clients prefer, moved back a little against their mean update.
+
+    It is nearly as good as the model that it copies, so votes split; what it wins, it wins backwards.
+    """
+    return preferred - start - back * honest.mean(0)

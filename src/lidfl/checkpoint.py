@@ -40,8 +40,8 @@ def load_state(path: Path, device: str = "cpu") -> State:
             parameters = file.get_tensor("parameters")
     except (SafetensorError, KeyError, TypeError, OSError, json.JSONDecodeError) as error:
         raise LidflError(f"cannot read the list in {path}: {error}") from None
-    lists = {name: tuple(saved[name]) for name in ("ids", "parents", "ages")}
-    return State(saved["rounds_done"], ModelList(parameters, next_id=saved["next_id"], **lists))
+    ids, ages, parents = tuple(saved["ids"]), tuple(saved["ages"]), tuple(map(tuple, saved["parents"]))
+    return State(saved["rounds_done"], ModelList(parameters, ids, parents, ages, saved["next_id"]))
 
 
 def write_atomically(path: Path, content: bytes) -> None:

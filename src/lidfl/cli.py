@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.table import Table
 
-from lidfl import aggregators, attacks, elections, models, partitions, reproduce, tables
+from lidfl import aggregators, attacks, elections, models, partitions, protocol, reproduce, tables, vote_attacks
 from lidfl.config import Experiment, read_toml
 from lidfl.datasets import dataset
 from lidfl.display import display, estimate_table, watch
@@ -30,8 +30,9 @@ REGISTRIES: list[Registry[Any]] = [
     models.model,
     aggregators.aggregator,
     attacks.attack,
-    elections.vote_attack,
+    vote_attacks.vote_attack,
     elections.election,
+    protocol.proposal,
 ]
 
 

@@ -21,11 +21,20 @@ from lidfl.aggregators import aggregator
 from lidfl.attacks import attack
 from lidfl.datasets import dataset
 from lidfl.datasets.federated import parse_split
-from lidfl.elections import election, vote_attack
+from lidfl.elections import election
 from lidfl.errors import LidflError
 from lidfl.partitions import partition
+from lidfl.protocol import resolve_proposals
+from lidfl.vote_attacks import vote_attack
 
-LIST_METHOD = "lidfl"
+LIST_METHODS: dict[str, dict[str, Any]] = {
+    "lidfl": dict(proposal="client", propose="one", candidates=1, parent="uniform", election="plurality"),
+    "lidfl-ranked": dict(proposal="jurors+rknn+average", propose="all", candidates=3)
+    | dict(parent="favourite", election="ranked"),
+}
+"""Methods that keep a list of models, and what they stand for: the paper's, and what we found beyond it."""
+ORACLE = "oracle"
+"""FedAvg over the honest clients only: what nobody can do, to compare with."""
 ENGINE_NAMES = ["auto", "linear", "loop", "vmap"]
 
 Settings = dict[str, Any]
@@ -54,9 +63,12 @@ def defaults(dataset_name: str, model_name: str | None = None) -> Settings:
     return settings
 
 
-def option(help_text: str, default: Any = None) -> Any:
-    """A setting with its help; a default of None is filled in from the others."""
-    return field(default=default, metadata={"help": help_text})
+def option(help_text: str, default: Any = None, *, paper: Any = None) -> Any:
+    """A setting with its help; a default of None is filled in from the others.
+
+    `paper` is the value that does not count in a run's name: options may be added, and names stay.
+    """
+    return field(default=default, metadata={"help": help_text, "neutral": default if paper is None else paper})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +86,18 @@ class Experiment:
     num_clients: int = option("m, how many clients there are")
     byzantine_fraction: float = option("fraction of clients that are Byzantine, below 1", 0.6)
     model: str = option("model, or your own as package.module:function")
-    method: str = option("lidfl, or an aggregator for a single global model: fedavg, gm, norm, cwm, …", LIST_METHOD)
-    aggregator: str = option("lidfl only: none (one client trains), or rknn, meb (all train)", "none")
-    election: str = option("lidfl only: how the list is voted on", "plurality")
+    method: str = option(
+        "lidfl, lidfl-ranked, oracle, or an aggregator for one model: fedavg, gm, norm, …", "lidfl"
+    )
+    proposal: str = option(
+        "what the candidates are: client, rknn, meb, jurors, …, or several as a+b", paper="client"
+    )
+    propose: str = option("one or all of an aggregator's groups become candidates", paper="one")
+    candidates: int = option("how many clients or jurors propose a candidate each round", paper=1)
+    parent: str = option("which model a client trains: uniform (drawn), or favourite (its own)", paper="uniform")
+    election: str = option("how the list is voted on: plurality, or ranked", paper="plurality")
+    voters: int = option("how many clients, drawn anew each round, vote (0: all)", 0)
+    workers: int = option("how many clients train each round (0: as many as the proposals need)", 0)
     attack: str = option("what Byzantine clients send as updates", "sign_flip")
     vote_attack: str = option("how Byzantine clients vote", "worst")
     list_size: int = option("q, how many models the server keeps (default: num_clients // num_honest)")
@@ -95,12 +116,14 @@ class Experiment:
     def __post_init__(self) -> None:
         self._fill({"model": defaults(_name(self.dataset))["model"]})
         self._fill(defaults(_name(self.dataset), _name(self.model)))
+        self._fill(LIST_METHODS.get(self.method, LIST_METHODS["lidfl"]))
         self._check_types()
         self._check_numbers()
         self._check_names()
         self._fill({"list_size": self.smallest_list, "name": self._default_name()})
         self._fill({"out": f"runs/{self.name}-{self.seed}"})
         self._check_list_size()
+        self._check_list_options()
 
     @property
     def num_byzantine(self) -> int:
@@ -115,12 +138,18 @@ class Experiment:
     @property
     def keeps_list(self) -> bool:
         """Whether the server keeps a list of models, or a single one."""
-        return self.method == LIST_METHOD
+        return self.method in LIST_METHODS
 
     @property
     def method_label(self) -> str:
         """The method as tables name it, such as lidfl+rknn."""
-        return self.method if self.aggregator == "none" else f"{self.method}+{self.aggregator}"
+        usual = LIST_METHODS.get(self.method, {}).get("proposal", self.proposal)
+        return self.method if self.proposal == usual else f"{self.method}+{self.proposal}"
+
+    @property
+    def compares_updates(self) -> bool:
+        """Whether candidates are made from many clients' updates, or each from one."""
+        return self.proposal != "client"
 
     @property
     def smallest_list(self) -> int:
@@ -163,8 +192,7 @@ class Experiment:
                 object.__setattr__(self, name, values[name])
 
     def _default_name(self) -> str:
-        parts = [self.dataset, self.model, self.method]
-        parts += [self.aggregator] if self.aggregator != "none" else []
+        parts = [self.dataset, self.model, self.method_label]
         parts += [self.attack] if self.attack != "none" else []
         return file_name(*parts)
 
@@ -185,10 +213,14 @@ class Experiment:
             "batch_size",
             "eval_every",
             "checkpoint_every",
+            "candidates",
         ]
         for name in at_least_one:
             if getattr(self, name) < 1:
                 raise LidflError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("voters", "workers"):
+            if not 0 <= getattr(self, name) <= self.num_clients:
+                raise LidflError(f"{name} must be from 0 (all) to num_clients, {self.num_clients}")
         if not 0 <= self.byzantine_fraction < 1:
             raise LidflError(f"byzantine_fraction must be in [0, 1), not {self.byzantine_fraction}")
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
@@ -214,20 +246,27 @@ class Experiment:
             raise LidflError(f"unknown device '{self.device}'; choose cpu, cuda or cuda:0, …") from None
 
     def _check_method(self) -> None:
-        if self.keeps_list:
-            if self.aggregator != "none":
-                aggregator.resolve(self.aggregator)
-        elif _name(self.method) not in aggregator:
-            choices = ", ".join([LIST_METHOD, *aggregator])
-            raise LidflError(f"unknown method '{self.method}'; choose from {choices}")
-        else:
-            aggregator.resolve(self.method)
-            if self.aggregator != "none":
-                raise LidflError(f"aggregator goes with method = {LIST_METHOD}; leave it out with {self.method}")
+        for name, choices in (("propose", ("one", "all")), ("parent", ("uniform", "favourite"))):
+            if getattr(self, name) not in choices:
+                raise LidflError(f"unknown {name} '{getattr(self, name)}'; choose from {', '.join(choices)}")
+        resolve_proposals(self.proposal)
+        if self.keeps_list or self.method == ORACLE:
+            return
+        if _name(self.method) not in aggregator:
+            choices_text = ", ".join([*LIST_METHODS, ORACLE, *aggregator])
+            raise LidflError(f"unknown method '{self.method}'; choose from {choices_text}")
+        aggregator.resolve(self.method)
+
+    def _check_list_options(self) -> None:
+        """Refuse what would do nothing."""
+        for name in () if self.keeps_list else (*LIST_METHODS["lidfl"], "voters", "workers"):
+            setting = next(f for f in fields(self) if f.name == name)
+            if getattr(self, name) != setting.metadata["neutral"]:
+                raise LidflError(f"{name} goes with method = lidfl; leave it out with {self.method}")
 
     def _check_list_size(self) -> None:
         if not self.keeps_list and self.list_size != 1:
-            raise LidflError(f"list_size goes with method = {LIST_METHOD}; {self.method} keeps one model")
+            raise LidflError(f"list_size goes with method = lidfl; {self.method} keeps one model")
         if self.list_size < self.smallest_list:
             raise LidflError(
                 f"list_size {self.list_size} is too small: with {self.num_honest} honest of {self.num_clients} "

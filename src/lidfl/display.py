@@ -103,10 +103,10 @@ def list_table(progress: Progress, accuracy: dict[str, float]) -> Table:
     for column in table.columns:
         column.justify = "right"
     models, line = progress.models, progress.line
-    for model, parent, age in zip(models.ids, models.parents, models.ages, strict=True):
+    for model, parents, age in zip(models.ids, models.parents, models.ages, strict=True):
         key = str(model)
         votes = str(line["votes"].get(key, "–")) if progress.experiment.keeps_list else "–"
-        origin = "–" if parent < 0 else str(parent)
+        origin = ", ".join(map(str, parents)) or "–"
         table.add_row(key, origin, str(age), votes, _number(line["loss"].get(key)), _number(accuracy.get(key)))
     return table
 
@@ -148,12 +148,19 @@ def _duration(seconds: float) -> str:
 
 def story(line: dict[str, Any]) -> str:
     """What happened in a round, in words."""
-    if "model" not in line:
+    if "model" in line:
+        text = f"{_who(line['client'])} trained model {line['model']} from {line['parent']}"
+    elif "born" in line:
+        text = f"{len(line['born'])} candidates, {line['born'][0]['model']} to {line['born'][-1]['model']}"
+    else:
         return f"round {line['round'] + 1}: no usable update, the list stays"
-    text = f"round {line['round'] + 1}: {_who(line['client'])} trained model {line['model']} from {line['parent']}"
     gone = ", ".join(map(str, line["removed"]))
     rejected = sum(line["rejected"].values())
-    return text + (f"; out: {gone}" if gone else "") + (f"; {rejected} replies rejected" if rejected else "")
+    parts = [f"round {line['round'] + 1}: {text}"]
+    parts += [f"out: {gone}"] if gone else []
+    parts += [f"margin {line['margin']}"] if line.get("margin") is not None else []
+    parts += [f"{rejected} replies rejected"] if rejected else []
+    return "; ".join(parts)
 
 
 def _who(client: Client | list[Client]) -> str:

@@ -1,30 +1,22 @@
-"""Elections: who votes for what, and who goes.
+"""Elections: which candidates stay.
 
-Positions are in order of birth, so among equals the oldest is the one with the highest age and then the lowest
-position. Ties remove the oldest: a new model survives a tie.
-
-A vote attack is one function (simulator only). What it names among its parameters is what it is given:
-
-| parameter | meaning |
-|---|---|
-| `losses` | the Byzantine voters' own validation losses, (attackers, candidates) |
-| `honest_losses`, `honest_ballots` | what the honest voters see and cast: colluding voters know it |
-| `ages`, `seats` | the candidates' ages, and how many of them stay |
-| `rng` | randomness for this vote |
+An election is one function of the ballots, the candidates' ages and the number of seats; it returns the positions
+that go. Positions are in order of birth, so among equals the oldest is the one with the highest age and then the
+lowest position. Ties remove the oldest: a new model survives a tie.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.random import Generator
+from numpy.typing import NDArray
 
 from lidfl.registry import Registry
 from lidfl.types import Ballot, Losses, Position
 
 election = Registry[list[Position]]("election")
-vote_attack = Registry[list[Ballot]](
-    "vote attack", frozenset({"losses", "honest_losses", "honest_ballots", "ages", "seats", "rng"})
-)
+
+NOBODY = -1
+"""Fills up the rows of a matrix of ballots."""
 
 
 def first_choices(ballots: Sequence[Ballot], candidates: int) -> list[int]:
@@ -52,71 +44,55 @@ def plurality(ballots: Sequence[Ballot], ages: Sequence[int], seats: int) -> lis
     return weakest_first(tally, ages)[: len(ages) - seats]
 
 
-def honest_ballots(losses: Losses) -> list[Ballot]:
-    """The paper's step 4: each votes for its lowest loss, ties to the oldest; who sees only +inf abstains."""
-    best = losses.argmin(1)
-    finite = np.isfinite(losses.min(1))
-    return [(int(choice),) if votes else () for choice, votes in zip(best, finite, strict=True)]
+@election
+def ranked(ballots: Sequence[Ballot], ages: Sequence[int], seats: int) -> list[Position]:
+    """The candidate with the fewest first choices among those standing goes, again and again.
 
+    If k of m voters rank a set G of candidates above all others and k > m/(seats + 1), one of G stays, however
+    many candidates there are: the last of G standing holds all k votes, and the least of `seats` others at most
+    (m − k)/seats.
 
-@vote_attack
-def none(losses: Losses) -> list[Ballot]:
-    """No attack: Byzantine clients vote as honest ones do."""
-    return honest_ballots(losses)
-
-
-@vote_attack
-def worst(losses: Losses) -> list[Ballot]:
-    """Worst: each votes for the model with its highest validation loss."""
-    return [(int(choice),) for choice in losses.argmax(1)]
-
-
-@vote_attack
-def random(losses: Losses, rng: Generator) -> list[Ballot]:
-    """Random: each votes at random for any model but the one with its lowest validation loss."""
-    voters, candidates = losses.shape
-    steps = rng.integers(1, candidates, size=voters)
-    return [(int(choice),) for choice in (losses.argmin(1) + steps) % candidates]
-
-
-@vote_attack
-def coordinated(
-    losses: Losses,
-    honest_losses: Losses,
-    honest_ballots: Sequence[Ballot],
-    ages: Sequence[int],
-    seats: int,
-) -> list[Ballot]:
-    """Colluding voters remove the honest clients' favourite if they can, else keep the worst models alive.
-
-    A candidate can be removed if and only if `seats` others can be lifted over it, and lifting those that need the
-    fewest ballots is best. If the favourite cannot be removed, the voters keep the `seats` candidates with the
-    highest mean honest loss alive; if even that takes more ballots, they remove the best candidate that they can.
+    >>> ranked([(0, 1), (0, 1), (1, 0), (2,), (2,)], ages=[0, 0, 0], seats=1)
+    [1, 2]
     """
-    tally = first_choices(honest_ballots, len(ages))
-    mean_loss = honest_losses.mean(0)
-    best_first = sorted(range(len(ages)), key=lambda position: mean_loss[position])
-    favourite = max(best_first, key=lambda position: tally[position])
-    strongest_last = weakest_first(tally, ages)
-
-    def others(victim: Position) -> list[Position]:
-        return [position for position in strongest_last if position != victim][-seats:]
-
-    plans = [([favourite], others(favourite)), (best_first[:-seats], best_first[-seats:])]
-    plans += [([victim], others(victim)) for victim in best_first]
-    for victims, targets in plans:
-        ballots = lift(targets, tally, ages, len(losses))
-        if set(victims) <= set(plurality([*honest_ballots, *ballots], ages, seats)):
-            return ballots
-    raise AssertionError("whoever goes anyway can be removed")
+    matrix = ballot_matrix(ballots, len(ages))
+    standing = np.ones(len(ages), dtype=bool)
+    gone: list[Position] = []
+    for _ in range(len(ages) - seats):
+        tally = standing_choices(matrix, standing)
+        loser = next(position for position in weakest_first(tally.tolist(), ages) if standing[position])
+        standing[loser] = False
+        gone.append(loser)
+    return gone
 
 
-def lift(targets: Sequence[Position], tally: Sequence[int], ages: Sequence[int], ballots: int) -> list[Ballot]:
-    """Spend ballots one by one on whichever target would go first: no other spending lifts them all higher."""
-    total = list(tally)
-    cast: list[Ballot] = []
-    for _ in range(ballots):
-        weakest = next(position for position in weakest_first(total, ages) if position in targets)
-        total[weakest] += 1
-        cast.append((weakest,))
-    return cast
+SINGLE_CHOICE = {"plurality"}
+"""Elections that ask for one choice; all others are given rankings of all candidates."""
+
+
+def ballot_matrix(ballots: Sequence[Ballot], candidates: int) -> NDArray[np.int64]:
+    """Ballots as rows of equal length, filled up with nobody."""
+    matrix = np.full((len(ballots), candidates + 1), NOBODY)
+    for row, ballot in zip(matrix, ballots, strict=True):
+        row[: len(ballot)] = ballot
+    return matrix
+
+
+def standing_choices(matrix: NDArray[np.int64], standing: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many ballots have each candidate as the first of those that stand; one without any counts for none."""
+    counts = np.append(standing, False)[matrix]  # NOBODY, as an index, is the last place: it never stands
+    first = matrix[np.arange(len(matrix)), counts.argmax(1)]
+    return np.bincount(first[counts.any(1)], minlength=len(standing))
+
+
+def honest_ballots(losses: Losses, ranks: int = 1) -> list[Ballot]:
+    """The paper's step 4: each ranks by rising loss, ties to the oldest; what has loss +inf is left out.
+
+    With one rank that is a vote for the lowest loss; who sees only +inf abstains.
+    """
+    if ranks == 1:  # without sorting
+        best, finite = losses.argmin(1), np.isfinite(losses.min(1))
+        return [(int(choice),) if votes else () for choice, votes in zip(best, finite, strict=True)]
+    order = losses.argsort(1, kind="stable")
+    known = np.isfinite(losses).sum(1)
+    return [tuple(row[: min(ranks, count)]) for row, count in zip(order.tolist(), known.tolist(), strict=True)]

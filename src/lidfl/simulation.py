@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lidfl.checkpoint import State
 from lidfl.config import Experiment
-from lidfl.protocol import ModelList, Outcome, drive
+from lidfl.protocol import Birth, ModelList, Outcome, drive
 from lidfl.rundir import Line, Records, RunDirectory
 from lidfl.server import Server
 from lidfl.simulator import Simulator
@@ -132,16 +132,27 @@ def describe(outcome: Outcome, simulator: Simulator) -> Line:
     """The record of a round as a line of rounds.jsonl, with what only the simulator knows."""
     record = outcome.record
     line: Line = {"round": record.round_index}
-    for birth in record.born:
-        honest = simulator.byzantine.isdisjoint(birth.clients)
+    born = [describe_birth(birth, simulator) for birth in record.born]
+    if len(born) == 1:  # the paper's round: no list of one
+        (birth,) = record.born
         clients = birth.clients[0] if len(birth.clients) == 1 else list(birth.clients)
-        line |= {"model": birth.model, "client": clients, "parent": birth.parent, "honest": honest}
+        line |= {"model": birth.model, "client": clients, "parent": birth.parents[0], "honest": born[0]["honest"]}
+    elif born:
+        line |= {"born": born}
+    if simulator.experiment.keeps_list:
+        line |= {"margin": simulator.margin}
     return line | {
         "votes": {str(model): count for model, count in record.votes.items()},
         "loss": _by_model(*simulator.known_losses(record.votes)),
         "removed": list(record.removed),
         "rejected": record.rejected,
     }
+
+
+def describe_birth(birth: Birth, simulator: Simulator) -> dict[str, Any]:
+    """A new model with its parents and the clients in it; what the server made of other models is neither kind."""
+    honest = simulator.byzantine.isdisjoint(birth.clients) if birth.clients else None
+    return {"model": birth.model, "parents": list(birth.parents), "clients": list(birth.clients), "honest": honest}
 
 
 def assess(models: ModelList, simulator: Simulator) -> Line:

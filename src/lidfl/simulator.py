@@ -4,7 +4,7 @@ This is the only place that knows who is Byzantine.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import TypeAlias
@@ -16,16 +16,25 @@ from torch import Tensor
 
 from lidfl.attacks import attack
 from lidfl.client import LocalTraining, draw_batches, finite_or_inf, image_hits, image_losses
-from lidfl.config import Experiment
+from lidfl.collusion import margin
+from lidfl.config import ORACLE, Experiment
 from lidfl.datasets.federated import FederatedData, Shards
-from lidfl.elections import honest_ballots, vote_attack
+from lidfl.elections import first_choices, honest_ballots
 from lidfl.engines import ENGINES, Engine, Jobs, candidate_engines, fastest_engine, logits_for
 from lidfl.errors import LidflError
 from lidfl.parameters import Network
-from lidfl.protocol import ModelList, Replies, Request, Train, Trained, Vote
+from lidfl.protocol import Choose, ModelList, Replies, Request, Train, Trained, Vote
 from lidfl.seeds import rng_for, seed_for
-from lidfl.types import Ballot, Client, Losses, Parameters, Updates
+from lidfl.types import Ballot, Client, Losses, Parameters, Position, Updates
+from lidfl.vote_attacks import vote_attack, worst
 from lidfl.world import build_network, draw_byzantine, load_data
+
+Clients: TypeAlias = NDArray[np.int64]
+"""Several clients, in ascending order."""
+NO_CLIENTS = np.empty(0, dtype=np.int64)
+
+Job: TypeAlias = tuple[Client, Position]
+"""A local training: who trains, and which model of the list."""
 
 Measure: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """From logits and labels to a number for each image: its loss, or whether it is right."""
@@ -35,21 +44,33 @@ BUILT_IN_ENGINES = {"lr": "linear", "mlp": "vmap", "cnn": "loop"}
 
 
 class OncePerModel:
-    """What every client finds of each model of a list, computed once and remembered while the model stays."""
+    """What clients find of each model of a list, computed once and remembered while the model stays."""
 
-    def __init__(self, compute: Callable[[Parameters], NDArray[np.float64]]) -> None:
+    def __init__(self, compute: Callable[[Parameters, Clients], NDArray[np.float64]]) -> None:
         self.compute = compute
-        self.known: dict[int, NDArray[np.float64]] = {}
+        self.known: dict[int, tuple[Clients, NDArray[np.float64]]] = {}
+        """By model: the clients that have judged it, in ascending order, and what they found."""
         self.computed: Counter[int] = Counter()
 
-    def __call__(self, models: ModelList) -> NDArray[np.float64]:
-        """One row a client, one column a model."""
+    def __call__(self, models: ModelList, clients: Clients) -> NDArray[np.float64]:
+        """One row a client, in their order, which is ascending; one column a model."""
         self.known = {model: self.known[model] for model in models.ids if model in self.known}
-        for model, vector in zip(models.ids, models.parameters, strict=True):
-            if model not in self.known:
-                self.known[model] = self.compute(vector)
-                self.computed[model] += 1
-        return np.stack([self.known[model] for model in models.ids], axis=1)
+        columns = [
+            self._column(model, vector, clients)
+            for model, vector in zip(models.ids, models.parameters, strict=True)
+        ]
+        return np.stack(columns, axis=1)
+
+    def _column(self, model: int, vector: Parameters, clients: Clients) -> NDArray[np.float64]:
+        asked, values = self.known.get(model, (NO_CLIENTS, np.empty(0)))
+        missing = np.setdiff1d(clients, asked, assume_unique=True)
+        if len(missing) > 0:
+            asked, values = np.append(asked, missing), np.append(values, self.compute(vector, missing))
+            order = asked.argsort()
+            asked, values = asked[order], values[order]
+            self.known[model] = asked, values
+            self.computed[model] += 1
+        return values[np.searchsorted(asked, clients)]
 
 
 class Simulator:
@@ -61,7 +82,11 @@ class Simulator:
         self.network = network
         self.byzantine = draw_byzantine(experiment)
         self.honest = [client for client in range(experiment.num_clients) if client not in self.byzantine]
+        self.everyone = np.arange(experiment.num_clients)
+        self.silent = self.byzantine if experiment.method == ORACLE else frozenset()
         self.attack = attack.resolve(experiment.attack)
+        self.poisons_data = "labels" in self.attack.wants
+        self.margin: int | None = None
         self.vote_attack = vote_attack.resolve(experiment.vote_attack)
         self.training = LocalTraining(
             experiment.local_steps, experiment.batch_size, experiment.learning_rate, experiment.momentum
@@ -85,6 +110,8 @@ class Simulator:
         match request:
             case Train():
                 return self._train(request)
+            case Choose():
+                return self._choose(request)
             case Vote():
                 return self._vote(request)
 
@@ -113,47 +140,84 @@ class Simulator:
         return Jobs(self.network.initial().expand(len(clients), -1), rows, tuple(clients))
 
     def _train(self, request: Train) -> Replies:
+        parents = self._parents(request)
         with self._timed("training"):
-            replies: list[tuple[Client, Trained]] = []
-            for parent in sorted({offer[0] for offer in request.offers.values()}):
-                workers = [client for client, offer in request.offers.items() if offer[0] == parent]
-                start = request.models.parameters[parent]
-                sent = self._sent_updates(start, workers, request.round_index, parent)
-                replies += [(client, Trained(parent, sent[client])) for client in workers]
-            return replies
+            workers = [client for client in request.offers if client not in self.silent]
+            attackers = [client for client in workers if client in self.byzantine]
+            trained = self.train_all(
+                self._needed(workers, attackers, parents), request.models.parameters, request.round_index
+            )
+            sent = {
+                client: trained[client, parents[client]]
+                for client in workers
+                if (client, parents[client]) in trained
+            }
+            for parent in sorted({parents[client] for client in attackers}) if not self.poisons_data else ():
+                accomplices = [client for client in attackers if parents[client] == parent]
+                sent |= self._forged(trained, accomplices, parent, request)
+            return [(client, Trained(parents[client], sent[client])) for client in workers]
 
-    def _sent_updates(
-        self, start: Parameters, workers: Sequence[Client], round_index: int, parent: int
+    def _parents(self, request: Train) -> dict[Client, Position]:
+        """Which of the models that it is offered each client trains.
+
+        A Byzantine client takes what most honest ones take: there it does the most harm.
+        """
+        choices = {client: offer[0] for client, offer in request.offers.items() if len(offer) == 1}
+        undecided = [client for client in request.offers if client not in choices]
+        if not undecided:
+            return choices
+        losses = self.losses(request.models, np.array(sorted(undecided)))
+        for client, row in zip(sorted(undecided), losses, strict=True):
+            offer = request.offers[client]
+            choices[client] = offer[int(row[list(offer)].argmin())]
+        favoured = Counter(choices[client] for client in request.offers if client not in self.byzantine)
+        if favoured:
+            common = favoured.most_common(1)[0][0]
+            choices |= {c: common for c in undecided if c in self.byzantine and common in request.offers[c]}
+        return choices
+
+    def _needed(
+        self, workers: Sequence[Client], attackers: Sequence[Client], parents: Mapping[Client, Position]
+    ) -> list[Job]:
+        """Which trainings are computed: those that are sent, and those that the attack looks at."""
+        needed = {(client, parents[client]) for client in workers if client not in self.byzantine}
+        if self.poisons_data or "own" in self.attack.wants:
+            needed |= {(client, parents[client]) for client in attackers}
+        if "honest" in self.attack.wants:
+            needed |= {(client, parents[attacker]) for attacker in attackers for client in self.honest}
+        return sorted(needed)
+
+    def _forged(
+        self, trained: Mapping[Job, Parameters], attackers: Sequence[Client], parent: Position, request: Train
     ) -> dict[Client, Parameters]:
-        """What each worker sends for one model: its update, or what the attack makes of it."""
-        attackers = [client for client in workers if client in self.byzantine]
-        behaves = "labels" in self.attack.wants
-        needed = {client for client in workers if client not in self.byzantine}
-        needed |= set(attackers) if behaves or "own" in self.attack.wants else set()
-        needed |= set(self.honest) if attackers and "honest" in self.attack.wants else set()
-        updates = self.honest_updates(start, sorted(needed), round_index)
-        if behaves or not attackers:
-            return updates
+        """What attackers who were sent the same model send back."""
+        wants = self.attack.wants
         forged = self.attack(
-            own=_rows(updates, attackers) if "own" in self.attack.wants else None,
-            honest=_rows(updates, self.honest) if "honest" in self.attack.wants else None,
+            own=_rows(trained, attackers, parent) if "own" in wants else None,
+            honest=_rows(trained, self.honest, parent) if "honest" in wants else None,
+            start=request.models.parameters[parent],
+            preferred=self._preferred(request.models) if "preferred" in wants else None,
             num_byzantine=len(self.byzantine),
             num_classes=self.data.num_classes,
-            rng=rng_for(self.experiment.seed, "attack", round_index, parent),
+            rng=rng_for(self.experiment.seed, "attack", request.round_index, parent),
         ).expand(len(attackers), -1)
-        return updates | dict(zip(attackers, forged, strict=True))
+        return dict(zip(attackers, forged, strict=True))
 
-    def honest_updates(
-        self, start: Parameters, clients: Sequence[Client], round_index: int
-    ) -> dict[Client, Parameters]:
+    def _preferred(self, models: ModelList) -> Parameters:
+        """The model that most honest clients would vote for."""
+        ballots = honest_ballots(self.losses(models, np.array(self.honest)))
+        return models.parameters[int(np.argmax(first_choices(ballots, len(models))))]
+
+    def train_all(self, jobs: Sequence[Job], models: Updates, round_index: int) -> dict[Job, Parameters]:
         """The updates of clients that train as they should, through the engine in sets of equal shape."""
-        batches = {client: self._batches(client, round_index) for client in clients}
-        updates: dict[Client, Parameters] = {}
+        batches = {client: self._batches(client, round_index) for client in {client for client, _ in jobs}}
+        updates: dict[Job, Parameters] = {}
         for size in sorted({rows.shape[1] for rows in batches.values()}):
-            group = [client for client in clients if batches[client].shape[1] == size]
-            rows = torch.from_numpy(np.stack([batches[client] for client in group])).to(start.device)
-            seeds = tuple(seed_for(self.experiment.seed, "dropout", round_index, client) for client in group)
-            trained = self.engine(Jobs(start.expand(len(group), -1), rows, seeds))
+            group = [job for job in jobs if batches[job[0]].shape[1] == size]
+            starts = models[[parent for _, parent in group]]
+            rows = torch.from_numpy(np.stack([batches[client] for client, _ in group])).to(starts.device)
+            seeds = (seed_for(self.experiment.seed, "dropout", round_index, client) for client, _ in group)
+            trained = self.engine(Jobs(starts, rows, tuple(seeds)))
             updates |= dict(zip(group, trained, strict=True))
         return updates
 
@@ -167,7 +231,7 @@ class Simulator:
     def _training_labels(self) -> Tensor:
         """Training labels, those of Byzantine clients poisoned if the attack is one on data."""
         shards = self.data.train
-        if "labels" not in self.attack.wants:
+        if not self.poisons_data:
             return shards.labels
         owners = np.repeat(np.arange(len(shards.sizes)), shards.sizes)
         poisoned = torch.from_numpy(np.isin(owners, sorted(self.byzantine))).to(shards.labels.device)
@@ -176,14 +240,29 @@ class Simulator:
 
     # Voting
 
+    def _choose(self, request: Choose) -> Replies:
+        """Jurors pick from what was trained, each on its own data; nothing of it is remembered.
+
+        A Byzantine juror picks what is worst for it, unless Byzantine clients vote as honest ones do.
+        """
+        jurors = np.array(request.voters)
+        with self._timed("evaluation"):
+            losses = np.stack([self.judge(vector, jurors) for vector in request.models], axis=1)
+        best, worst_first = honest_ballots(losses, request.ranks), worst(losses, request.ranks)
+        lie = self._are_byzantine(request.voters) & (self.vote_attack.name != "none")
+        return [(juror, worst_first[row] if lie[row] else best[row]) for row, juror in enumerate(request.voters)]
+
     def _vote(self, request: Vote) -> Replies:
-        losses = self.losses(request.candidates)
+        losses = self.losses(request.candidates, np.array(request.voters))
+        byzantine = self._are_byzantine(request.voters)
         with self._timed("voting"):
-            honest = [client for client in request.voters if client not in self.byzantine]
-            attackers = [client for client in request.voters if client in self.byzantine]
-            ballots = honest_ballots(losses[honest])
-            forged = self._forged_ballots(request, losses[attackers], losses[honest], ballots)
-            return [*zip(honest, ballots, strict=True), *zip(attackers, forged, strict=True)]
+            honest = honest_ballots(losses[~byzantine], request.ranks)
+            forged = self._forged_ballots(request, losses[byzantine], losses[~byzantine], honest)
+            voters = np.array(request.voters)
+            senders = [*voters[~byzantine].tolist(), *voters[byzantine].tolist()]
+        with self._timed("margin"):
+            self.margin = margin(honest, forged, request.candidates.ages, request.seats, request.ranks)
+        return list(zip(senders, [*honest, *forged], strict=True))
 
     def _forged_ballots(
         self, request: Vote, own: Losses, honest: Losses, ballots: Sequence[Ballot]
@@ -196,22 +275,26 @@ class Simulator:
             honest_ballots=ballots,
             ages=request.candidates.ages,
             seats=request.seats,
+            ranks=request.ranks,
             rng=rng_for(self.experiment.seed, "vote", request.round_index),
         )
 
-    def losses(self, candidates: ModelList) -> Losses:
-        """Every client's validation loss of every candidate, (num_clients, candidates)."""
-        with self._timed("evaluation"):
-            return self._losses(candidates)
+    def _are_byzantine(self, clients: Sequence[Client]) -> NDArray[np.bool_]:
+        return np.array([client in self.byzantine for client in clients])
 
-    def judge(self, vector: Parameters) -> NDArray[np.float64]:
-        """Every client's validation loss of one model."""
-        return finite_or_inf(self._client_means(image_losses, vector, self.data.validation))
+    def losses(self, candidates: ModelList, clients: Clients | None = None) -> Losses:
+        """The validation loss of every candidate for these clients, or for all; (clients, candidates)."""
+        with self._timed("evaluation"):
+            return self._losses(candidates, self.everyone if clients is None else clients)
+
+    def judge(self, vector: Parameters, clients: Clients) -> NDArray[np.float64]:
+        """Each client's validation loss of one model."""
+        return finite_or_inf(self._client_means(image_losses, vector, self.data.validation, clients))
 
     def known_losses(self, ids: Iterable[int]) -> tuple[list[int], list[float]]:
-        """Those of the models that have been judged, and the mean over all clients of each one's loss."""
+        """Those of the models that have been judged, and the mean loss over the clients that judged it."""
         judged = [model for model in ids if model in self._losses.known]
-        return judged, [float(self._losses.known[model].mean()) for model in judged]
+        return judged, [float(self._losses.known[model][1].mean()) for model in judged]
 
     @property
     def evaluations(self) -> Counter[int]:
@@ -223,11 +306,12 @@ class Simulator:
     def accuracies(self, candidates: ModelList) -> NDArray[np.float64]:
         """Every client's test accuracy of every model, (num_clients, models)."""
         with self._timed("testing"):
-            return self._accuracies(candidates)
+            return self._accuracies(candidates, self.everyone)
 
-    def test(self, vector: Parameters) -> NDArray[np.float64]:
-        """Every client's test accuracy of one model."""
-        accuracies: NDArray[np.float64] = self._client_means(image_hits, vector, self.data.test).cpu().numpy()
+    def test(self, vector: Parameters, clients: Clients) -> NDArray[np.float64]:
+        """Each client's test accuracy of one model."""
+        hits = self._client_means(image_hits, vector, self.data.test, clients)
+        accuracies: NDArray[np.float64] = hits.cpu().numpy()
         return accuracies
 
     def deployed_accuracy(self, candidates: ModelList) -> float:
@@ -235,8 +319,10 @@ class Simulator:
         chosen = self.losses(candidates).argmin(1)
         return float(self.accuracies(candidates)[self.honest, chosen[self.honest]].mean())
 
-    def _client_means(self, measure: Measure, vector: Parameters, shards: Shards) -> Tensor:
-        """The mean of a measure of one model for every client, in one pass over all their images."""
+    def _client_means(self, measure: Measure, vector: Parameters, shards: Shards, clients: Clients) -> Tensor:
+        """The mean of a measure of one model for each client, in one pass over all their images."""
+        if len(clients) < self.experiment.num_clients:
+            shards = shards.only(clients)
         values = measure(self.logits(vector, shards.images), shards.labels)
         sizes = torch.from_numpy(shards.sizes).to(values.device)
         return torch.segment_reduce(values.double(), "mean", lengths=sizes)
@@ -248,5 +334,5 @@ class Simulator:
         self.seconds[phase] += perf_counter() - began
 
 
-def _rows(updates: dict[Client, Parameters], clients: Iterable[Client]) -> Updates:
-    return torch.stack([updates[client] for client in clients])
+def _rows(updates: Mapping[Job, Parameters], clients: Iterable[Client], parent: Position) -> Updates:
+    return torch.stack([updates[client, parent] for client in clients])

@@ -100,9 +100,9 @@ def directory_name(experiment: Experiment) -> str:
 
     Settings at their default do not count, so that an option added later leaves the names of earlier runs alone.
     """
-    settings = ((f.name, getattr(experiment, f.name), f.default) for f in fields(experiment))
+    settings = ((f.name, getattr(experiment, f.name), f.metadata["neutral"]) for f in fields(experiment))
     content = sorted(
-        (name, value) for name, value, default in settings if value != default and name not in NOT_CONTENT
+        (name, value) for name, value, neutral in settings if value != neutral and name not in NOT_CONTENT
     )
     digest = blake2b(repr(content).encode(), digest_size=5).hexdigest()
     parts = [experiment.method_label, experiment.attack, str(experiment.byzantine_fraction), str(experiment.seed)]

@@ -38,6 +38,13 @@ class Shards:
         rows = slice(int(self.offsets[client]), int(self.offsets[client + 1]))
         return self.images[rows], self.labels[rows]
 
+    def only(self, clients: NDArray[np.int64]) -> "Shards":
+        """The images of these clients alone, in their order."""
+        rows = np.concatenate([np.arange(*self.offsets[client : client + 2]) for client in clients])
+        chosen = torch.from_numpy(rows).to(self.images.device)
+        offsets = np.concatenate([[0], np.cumsum(self.sizes[clients])])
+        return Shards(self.images[chosen], self.labels[chosen], offsets)
+
     def to(self, device: torch.device | str) -> "Shards":
         """The same split on a device."""
         return replace(self, images=self.images.to(device), labels=self.labels.to(device))

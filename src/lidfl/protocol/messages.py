@@ -1,0 +1,150 @@
+"""What a round handles: the list of models, the requests to clients, their replies, and the record."""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+
+from lidfl.types import Client, Parameters, Position, Updates
+
+
+@dataclass(frozen=True)
+class Child:
+    """A proposed model: the positions of its parents, its parameters, and the clients whose updates it holds."""
+
+    parents: tuple[Position, ...]
+    parameters: Parameters
+    clients: tuple[Client, ...]
+
+
+@dataclass(frozen=True)
+class ModelList:
+    """The list L_t: one model a row, in order of birth."""
+
+    parameters: Updates
+    ids: tuple[int, ...]
+    parents: tuple[tuple[int, ...], ...]
+    """The ids of the models that each was made from: one for a trained model, none for the initial list."""
+    ages: tuple[int, ...]
+    """How many votes each has survived."""
+    next_id: int
+
+    @classmethod
+    def initial(cls, parameters: Parameters, size: int) -> "ModelList":
+        """The list L_0: `size` copies of one model."""
+        rows = parameters.expand(size, -1).clone()
+        return cls(rows, tuple(range(size)), ((),) * size, (0,) * size, size)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def with_children(self, children: Sequence[Child]) -> "ModelList":
+        """The list with new models at its end."""
+        if not children:
+            return self
+        rows = torch.stack([child.parameters for child in children])
+        born = range(self.next_id, self.next_id + len(children))
+        parents = (tuple(self.ids[parent] for parent in child.parents) for child in children)
+        return ModelList(
+            parameters=torch.cat([self.parameters, rows]),
+            ids=(*self.ids, *born),
+            parents=(*self.parents, *parents),
+            ages=(*self.ages, *(0 for _ in children)),
+            next_id=born.stop,
+        )
+
+    def without(self, positions: Iterable[Position]) -> "ModelList":
+        """The list with the models at these positions removed and the others one vote older."""
+        removed = set(positions)
+        keep = [position for position in range(len(self)) if position not in removed]
+        return replace(
+            self,
+            parameters=self.parameters[keep],
+            ids=tuple(self.ids[position] for position in keep),
+            parents=tuple(self.parents[position] for position in keep),
+            ages=tuple(self.ages[position] + 1 for position in keep),
+        )
+
+
+@dataclass(frozen=True)
+class Train:
+    """Asks each worker to train the one it likes best of the models it is offered and to send a `Trained`."""
+
+    round_index: int
+    models: ModelList
+    offers: Mapping[Client, tuple[Position, ...]]
+    """The models that each worker may start from."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A worker's reply: which of the offered models it started from, and u = w_τ − w_0."""
+
+    parent: Position
+    update: Parameters
+
+
+@dataclass(frozen=True)
+class Choose:
+    """Asks each juror for a `Ballot`: the `ranks` rows of `models` that serve its own validation data best."""
+
+    round_index: int
+    models: Updates
+    voters: tuple[Client, ...]
+    ranks: int
+
+
+@dataclass(frozen=True)
+class Vote:
+    """Asks each voter for a `Ballot` that ranks at most `ranks` of the candidates; `seats` of them will stay."""
+
+    round_index: int
+    candidates: ModelList
+    voters: tuple[Client, ...]
+    seats: int
+    ranks: int = 1
+
+    @property
+    def models(self) -> Updates:
+        """The candidates' parameters, one a row."""
+        return self.candidates.parameters
+
+
+Request: TypeAlias = Train | Choose | Vote
+Replies: TypeAlias = Iterable[tuple[Client, object]]
+"""What came back, by sender. Anyone may send anything, or twice, or nothing."""
+
+
+@dataclass(frozen=True)
+class Birth:
+    """A model that joined the list: its id, its parents', and the clients whose updates went into it."""
+
+    model: int
+    parents: tuple[int, ...]
+    clients: tuple[Client, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the server knows of a round once it is over; models by id."""
+
+    round_index: int
+    born: tuple[Birth, ...]
+    votes: dict[int, int]
+    """First choices by candidate."""
+    removed: tuple[int, ...]
+    rejected: dict[str, int]
+    """How many replies were not used, by reason."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a round returns: the next list and the record."""
+
+    models: ModelList
+    record: Record
+
+
+Round: TypeAlias = Generator[Request, Replies, Outcome]
+Answer: TypeAlias = Callable[[Request], Replies]
