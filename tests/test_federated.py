@@ -18,6 +18,7 @@ from lidfl.datasets.federated import (
     Shards,
     Statistics,
     federate,
+    federate_drawn,
     measure,
     parse_split,
     split_sizes,
@@ -221,3 +222,41 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_forty_thousand_images_take_less_than_400_megabytes() -> None:
     probe = subprocess.run([sys.executable, "-c", MEMORY_PROBE], capture_output=True, text=True, check=True)
     assert int(probe.stdout) / 1024 < 400
+
+
+# Clients that draw from a common pool.
+
+
+def test_a_client_of_millions_draws_the_same_images_whenever_it_is_asked() -> None:
+    data = federate_drawn(byte_data(), 1_000_000, 50, RATIO, seed=7)
+    again = federate_drawn(byte_data(), 1_000_000, 50, RATIO, seed=7)
+    assert data.num_clients == 1_000_000
+    for client in (0, 17, 999_999):
+        images, labels = data.train.of(client)
+        assert torch.equal(images, again.train.of(client)[0])
+        assert labels.tolist() == [
+            number % 7 for number in numbers(Shards(images, labels, np.array([0, 36])), data.statistics)
+        ]
+        assert len(set(data.train.rows(client).tolist())) == 36
+    assert data.train.rows(0).tolist() != data.train.rows(1).tolist()
+
+
+def test_no_image_is_in_two_splits_of_drawing_clients() -> None:
+    data = federate_drawn(byte_data(), 5, 50, RATIO, seed=7)
+    train, validation, test = (
+        set(numbers(split, data.statistics)) for split in (data.train, data.validation, data.test)
+    )
+    assert len(train) + len(validation) + len(test) == len(byte_data().labels)
+    assert not train & validation
+    assert not train & test
+    assert not validation & test
+
+
+@pytest.mark.parametrize("drawing", [False, True])
+def test_several_clients_rows_come_one_after_the_other(data: FederatedData, drawing: bool) -> None:
+    shards = federate_drawn(byte_data(), 3, 50, RATIO, seed=7).train if drawing else data.train
+    for clients in ([0, 2], [1], [0, 1, 2]):
+        rows, sizes = shards.gather(np.array(clients))
+        expected = [shards.rows(client).tolist() for client in clients]
+        assert rows.tolist() == [row for part in expected for row in part]
+        assert sizes.tolist() == [len(part) for part in expected]

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from lidfl.errors import LidflError
 from lidfl.partitions import partition, split_clients
 
-SPECS = [*partition, "iid:lognormal", "iid:sizes=lognormal,sigma=3", "dirichlet:0.001", "dirichlet:1000"]
+SPECS = [
+    *sorted({*partition} - {"drawn"}),
+    "iid:lognormal",
+    "iid:sizes=lognormal,sigma=3",
+    "dirichlet:0.001",
+    "dirichlet:1000",
+]
 
 
 @pytest.fixture
@@ -144,7 +150,7 @@ def test_too_little_data_for_anyone_is_refused() -> None:
         ("dirichlet:0", 5, "concentration must be between"),
         ("dirichlet:nan", 5, "concentration must be between"),
         ("dirichlet:inf", 5, "concentration must be between"),
-        ("pathological", 5, "unknown partition 'pathological'; choose from by_writer, dirichlet, iid"),
+        ("pathological", 5, "unknown partition 'pathological'; choose from by_writer, dirichlet, drawn, iid"),
     ],
 )
 def test_nonsense_is_refused_with_the_fix(spec: str, num_clients: int, message: str) -> None:
@@ -170,3 +176,11 @@ def test_a_third_partys_partition_is_held_to_the_same(dealt: list[list[int]], me
 
     with pytest.raises(LidflError, match=message):
         split_clients("theirs", balanced(10), None, 2, default_rng(0))
+
+
+def test_what_is_drawn_is_not_dealt() -> None:
+    with pytest.raises(LidflError, match="partition 'drawn:3' gives no client images of its own"):
+        split_clients("drawn:3", np.zeros(10, dtype=np.int64), None, 2, default_rng(0))
+    for size in (2, 11):
+        with pytest.raises(LidflError, match=f"size must be from 3 to 10, not {size}"):
+            split_clients(f"drawn:{size}", np.zeros(10, dtype=np.int64), None, 2, default_rng(0))

@@ -1,9 +1,11 @@
-"""How a data set is dealt to clients: each image goes to exactly one of them.
+"""How a data set is dealt to clients: each image goes to exactly one of them, unless they draw from a common pool.
 
 A client needs an image to train on, one to vote with and one to be tested on: never fewer than three.
 """
 
 import heapq
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.random import Generator
@@ -15,7 +17,34 @@ from lidfl.registry import Registry
 MIN_IMAGES = 3
 """One image for each of a client's three splits."""
 
-partition = Registry[list[NDArray[np.int64]]]("partition", frozenset({"num_clients", "rng", "writers"}))
+
+@dataclass(frozen=True)
+class Drawn:
+    """No image is dealt: every client draws so many of its own, which others may have too."""
+
+    size: int
+
+
+Dealt: TypeAlias = list[NDArray[np.int64]] | Drawn
+"""The rows of each client, or how clients draw theirs."""
+
+partition = Registry[Dealt]("partition", frozenset({"num_clients", "rng", "writers"}))
+
+
+def deal(
+    spec: str,
+    labels: NDArray[np.int64],
+    writers: NDArray[np.int64] | None,
+    num_clients: int,
+    rng: Generator,
+) -> Dealt:
+    """Deal images to clients as a spec says, such as `dirichlet:0.1`, and check what came of it."""
+    if num_clients < 1:
+        raise LidflError(f"num_clients must be at least 1, not {num_clients}")
+    clients = partition.resolve(spec)(labels, num_clients=num_clients, rng=rng, writers=writers)
+    if not isinstance(clients, Drawn):
+        _check(spec, clients, num_clients, len(labels))
+    return clients
 
 
 def split_clients(
@@ -25,11 +54,10 @@ def split_clients(
     num_clients: int,
     rng: Generator,
 ) -> list[NDArray[np.int64]]:
-    """Deal images to clients as a spec says, such as `dirichlet:0.1`, and check what came of it."""
-    if num_clients < 1:
-        raise LidflError(f"num_clients must be at least 1, not {num_clients}")
-    clients = partition.resolve(spec)(labels, num_clients=num_clients, rng=rng, writers=writers)
-    _check(spec, clients, num_clients, len(labels))
+    """The same for partitions that give each client images of its own."""
+    clients = deal(spec, labels, writers, num_clients, rng)
+    if isinstance(clients, Drawn):
+        raise LidflError(f"partition '{spec}' gives no client images of its own; choose another")
     return clients
 
 
@@ -107,6 +135,14 @@ def by_writer(
         client_of[writer] = client
         heapq.heapreplace(loads, (load + int(counts[writer]), client))
     return _group(client_of[owners], num_clients)
+
+
+@partition
+def drawn(labels: NDArray[np.int64], *, size: int = 300) -> Drawn:
+    """Each client draws `size` images at random when it is asked; clients share them, and may be millions."""
+    if not MIN_IMAGES <= size <= len(labels):
+        raise LidflError(f"size must be from {MIN_IMAGES} to {len(labels)}, not {size}")
+    return Drawn(size)
 
 
 def _writers_carry(counts: NDArray[np.int64]) -> int:

@@ -183,7 +183,7 @@ def summarise(experiment: Experiment, simulator: Simulator, state: State, direct
     return {
         "test_accuracy": float(accuracies.max()),
         "deployed_accuracy": simulator.deployed_accuracy(models),
-        "validation_loss": _finite(simulator.losses(models).mean(0).min()),
+        "validation_loss": _finite(simulator.losses(models, simulator.audience).mean(0).min()),
         "per_model_accuracy": _by_model(models.ids, accuracies),
         "rounds": experiment.rounds,
         "seconds": seconds,

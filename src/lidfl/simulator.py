@@ -18,7 +18,7 @@ from lidfl.attacks import attack
 from lidfl.client import LocalTraining, draw_batches, finite_or_inf, image_hits, image_losses
 from lidfl.collusion import margin
 from lidfl.config import ORACLE, Experiment
-from lidfl.datasets.federated import FederatedData, Shards
+from lidfl.datasets.federated import DrawnShards, FederatedData, Shards
 from lidfl.elections import first_choices, honest_ballots
 from lidfl.engines import ENGINES, Engine, Jobs, candidate_engines, fastest_engine, logits_for
 from lidfl.errors import LidflError
@@ -32,6 +32,10 @@ from lidfl.world import build_network, draw_byzantine, load_data
 Clients: TypeAlias = NDArray[np.int64]
 """Several clients, in ascending order."""
 NO_CLIENTS = np.empty(0, dtype=np.int64)
+AUDIENCE = 10_000
+"""Over so many clients results are averaged at most."""
+REMEMBERED = 100_000
+"""So many clients' judgements of a model are remembered at most."""
 
 Job: TypeAlias = tuple[Client, Position]
 """A local training: who trains, and which model of the list."""
@@ -68,9 +72,11 @@ class OncePerModel:
             asked, values = np.append(asked, missing), np.append(values, self.compute(vector, missing))
             order = asked.argsort()
             asked, values = asked[order], values[order]
-            self.known[model] = asked, values
             self.computed[model] += 1
-        return values[np.searchsorted(asked, clients)]
+        found = values[np.searchsorted(asked, clients)]
+        # Committees are drawn from so many that an earlier judge hardly ever comes back.
+        self.known[model] = (asked, values) if len(asked) <= REMEMBERED else (clients, found)
+        return found
 
 
 class Simulator:
@@ -83,6 +89,7 @@ class Simulator:
         self.byzantine = draw_byzantine(experiment)
         self.honest = [client for client in range(experiment.num_clients) if client not in self.byzantine]
         self.everyone = np.arange(experiment.num_clients)
+        self.audience = sample_audience(experiment)
         self.silent = self.byzantine if experiment.method == ORACLE else frozenset()
         self.attack = attack.resolve(experiment.attack)
         self.poisons_data = "labels" in self.attack.wants
@@ -96,6 +103,7 @@ class Simulator:
         self.engine = self._build_engine(self.engine_name)
         self.logits = logits_for(network)
         self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._gathered: tuple[tuple[int, bytes], tuple[Tensor, Tensor]] | None = None
         self._losses = OncePerModel(self.judge)
         self._accuracies = OncePerModel(self.test)
 
@@ -223,16 +231,19 @@ class Simulator:
 
     def _batches(self, client: Client, round_index: int) -> NDArray[np.int64]:
         """A client's batches as rows of all clients' training images."""
-        offsets = self.data.train.offsets
-        size = int(offsets[client + 1] - offsets[client])
+        rows = self.data.train.rows(client)
         rng = rng_for(self.experiment.seed, "batch", round_index, client)
-        return draw_batches(size, self.training, rng) + int(offsets[client])
+        return rows[draw_batches(len(rows), self.training, rng)]
 
     def _training_labels(self) -> Tensor:
         """Training labels, those of Byzantine clients poisoned if the attack is one on data."""
         shards = self.data.train
         if not self.poisons_data:
             return shards.labels
+        if isinstance(shards, DrawnShards):
+            raise LidflError(
+                f"{self.attack.name} poisons a client's own images; choose a partition that deals them"
+            )
         owners = np.repeat(np.arange(len(shards.sizes)), shards.sizes)
         poisoned = torch.from_numpy(np.isin(owners, sorted(self.byzantine))).to(shards.labels.device)
         flipped = self.attack(labels=shards.labels, num_classes=self.data.num_classes)
@@ -247,7 +258,7 @@ class Simulator:
         """
         jurors = np.array(request.voters)
         with self._timed("evaluation"):
-            losses = np.stack([self.judge(vector, jurors) for vector in request.models], axis=1)
+            losses = finite_or_inf(self._means(image_losses, request.models, self.data.validation, jurors)).T
         best, worst_first = honest_ballots(losses, request.ranks), worst(losses, request.ranks)
         lie = self._are_byzantine(request.voters) & (self.vote_attack.name != "none")
         return [(juror, worst_first[row] if lie[row] else best[row]) for row, juror in enumerate(request.voters)]
@@ -304,9 +315,9 @@ class Simulator:
     # Testing
 
     def accuracies(self, candidates: ModelList) -> NDArray[np.float64]:
-        """Every client's test accuracy of every model, (num_clients, models)."""
+        """The test accuracy of every model for each client of the audience, (clients, models)."""
         with self._timed("testing"):
-            return self._accuracies(candidates, self.everyone)
+            return self._accuracies(candidates, self.audience)
 
     def test(self, vector: Parameters, clients: Clients) -> NDArray[np.float64]:
         """Each client's test accuracy of one model."""
@@ -316,22 +327,52 @@ class Simulator:
 
     def deployed_accuracy(self, candidates: ModelList) -> float:
         """The mean test accuracy of honest clients, each with the model of its lowest validation loss."""
-        chosen = self.losses(candidates).argmin(1)
-        return float(self.accuracies(candidates)[self.honest, chosen[self.honest]].mean())
+        chosen = self.losses(candidates, self.audience).argmin(1)
+        deployed = self.accuracies(candidates)[np.arange(len(chosen)), chosen]
+        return float(deployed[~self._are_byzantine(self.audience.tolist())].mean())
 
     def _client_means(self, measure: Measure, vector: Parameters, shards: Shards, clients: Clients) -> Tensor:
-        """The mean of a measure of one model for each client, in one pass over all their images."""
-        if len(clients) < self.experiment.num_clients:
-            shards = shards.only(clients)
-        values = measure(self.logits(vector, shards.images), shards.labels)
-        sizes = torch.from_numpy(shards.sizes).to(values.device)
-        return torch.segment_reduce(values.double(), "mean", lengths=sizes)
+        """The mean of a measure of one model for each client, in one pass over their images."""
+        return self._means(measure, vector[None], shards, clients)[0]
+
+    def _means(self, measure: Measure, vectors: Updates, shards: Shards, clients: Clients) -> Tensor:
+        """The mean of a measure of each model for each client, (models, clients); images are looked up once.
+
+        Where clients hold more than there is, since they share it, each image is looked at once.
+        """
+        rows, sizes = self._gather(shards, clients)
+        images, labels = shards.images, shards.labels
+        shared = len(rows) >= len(labels)
+        if not shared:
+            images, labels = images[rows], labels[rows]
+        means = []
+        for vector in vectors:
+            values = measure(self.logits(vector, images), labels)
+            values = values[rows] if shared else values
+            means.append(torch.segment_reduce(values.double(), "mean", lengths=sizes))
+        return torch.stack(means)
+
+    def _gather(self, shards: Shards, clients: Clients) -> tuple[Tensor, Tensor]:
+        """The rows of these clients and how many each has; the last answer is kept for the next model."""
+        key = id(shards), clients.tobytes()
+        if self._gathered is None or self._gathered[0] != key:
+            rows, sizes = (torch.from_numpy(part).to(shards.labels.device) for part in shards.gather(clients))
+            self._gathered = key, (rows, sizes)
+        return self._gathered[1]
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
         began = perf_counter()
         yield
         self.seconds[phase] += perf_counter() - began
+
+
+def sample_audience(experiment: Experiment) -> Clients:
+    """The clients over whom results are averaged: all, or of a great many a sample."""
+    if experiment.num_clients <= AUDIENCE:
+        return np.arange(experiment.num_clients)
+    rng = rng_for(experiment.seed, "audience")
+    return np.sort(rng.choice(experiment.num_clients, AUDIENCE, replace=False))
 
 
 def _rows(updates: Mapping[Job, Parameters], clients: Iterable[Client], parent: Position) -> Updates:

@@ -5,10 +5,10 @@ All of it follows from the experiment alone, the same in every process that asks
 
 from lidfl import datasets, models
 from lidfl.config import Experiment
-from lidfl.datasets.federated import FederatedData, Statistics, federate, parse_split
+from lidfl.datasets.federated import FederatedData, Statistics, federate, federate_drawn, parse_split
 from lidfl.errors import LidflError
 from lidfl.parameters import Network
-from lidfl.partitions import split_clients
+from lidfl.partitions import Drawn, deal
 from lidfl.seeds import rng_for, seed_for
 from lidfl.types import Client
 
@@ -18,8 +18,11 @@ def load_data(experiment: Experiment, statistics: Statistics | None = None) -> F
     seed = experiment.seed
     data = datasets.load(experiment.dataset, rng_for(seed, "dataset"))
     rng = rng_for(seed, "partition")
-    clients = split_clients(experiment.partition, data.labels, data.writers, experiment.num_clients, rng)
+    clients = deal(experiment.partition, data.labels, data.writers, experiment.num_clients, rng)
     ratio = parse_split(experiment.split)
+    if isinstance(clients, Drawn):
+        sizes = experiment.num_clients, clients.size
+        return federate_drawn(data, *sizes, ratio, seed, experiment.device, statistics)
     return federate(data, clients, ratio, rng_for(seed, "split"), experiment.device, statistics)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lidfl.datasets.base import Dataset, Images, Indices
 from lidfl.errors import LidflError
+from lidfl.seeds import rng_for
 
 CHUNK = 2048
 """Images in work at a time: wide copies of the whole data are never made."""
@@ -29,25 +30,72 @@ class Shards:
     """Shape (num_clients + 1,), from 0 to N."""
 
     @property
+    def num_clients(self) -> int:
+        """How many clients there are."""
+        return len(self.offsets) - 1
+
+    @property
     def sizes(self) -> NDArray[np.int64]:
         """How many images each client has, shape (num_clients,)."""
         return np.diff(self.offsets)
+
+    def rows(self, client: int) -> NDArray[np.int64]:
+        """The rows that a client owns."""
+        return np.arange(*self.offsets[client : client + 2])
 
     def of(self, client: int) -> tuple[Tensor, Tensor]:
         """One client's images and labels: views, not copies."""
         rows = slice(int(self.offsets[client]), int(self.offsets[client + 1]))
         return self.images[rows], self.labels[rows]
 
-    def only(self, clients: NDArray[np.int64]) -> "Shards":
-        """The images of these clients alone, in their order."""
-        rows = np.concatenate([np.arange(*self.offsets[client : client + 2]) for client in clients])
-        chosen = torch.from_numpy(rows).to(self.images.device)
-        offsets = np.concatenate([[0], np.cumsum(self.sizes[clients])])
-        return Shards(self.images[chosen], self.labels[chosen], offsets)
+    def gather(self, clients: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows of several clients one after the other, and how many each has."""
+        if len(clients) == self.num_clients:
+            return np.arange(self.offsets[-1]), self.sizes
+        rows = [self.rows(client) for client in clients.tolist()]
+        return np.concatenate(rows), np.array(list(map(len, rows)))
 
     def to(self, device: torch.device | str) -> "Shards":
         """The same split on a device."""
         return replace(self, images=self.images.to(device), labels=self.labels.to(device))
+
+
+@dataclass(frozen=True)
+class DrawnShards(Shards):
+    """One split that clients share: each client's rows are drawn when they are asked for, always the same.
+
+    So there may be millions of clients, and those that nobody asks cost nothing.
+    """
+
+    clients: int = 0
+    per_client: int = 0
+    seed: int = 0
+    split: str = ""
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients there are."""
+        return self.clients
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many images each client has, shape (num_clients,)."""
+        return np.full(self.clients, self.per_client)
+
+    def rows(self, client: int) -> NDArray[np.int64]:
+        """The rows that a client holds, none of them twice."""
+        rng = rng_for(self.seed, "rows", self.split, client)
+        return rng.choice(len(self.labels), self.per_client, replace=False)
+
+    def of(self, client: int) -> tuple[Tensor, Tensor]:
+        """One client's images and labels."""
+        rows = torch.from_numpy(self.rows(client)).to(self.images.device)
+        return self.images[rows], self.labels[rows]
+
+    def gather(self, clients: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows of several clients one after the other, and how many each has."""
+        rows = [self.rows(client) for client in clients.tolist()]
+        return np.concatenate(rows), np.full(len(rows), self.per_client)
 
 
 @dataclass(frozen=True)
@@ -87,7 +135,7 @@ class FederatedData:
     @property
     def num_clients(self) -> int:
         """How many clients share the data."""
-        return len(self.train.offsets) - 1
+        return self.train.num_clients
 
 
 def parse_split(text: str) -> tuple[int, int, int]:
@@ -152,6 +200,29 @@ def federate(
         (channels, height, width),
         statistics,
     )
+
+
+def federate_drawn(
+    data: Dataset,
+    num_clients: int,
+    per_client: int,
+    ratio: tuple[int, int, int],
+    seed: int,
+    device: torch.device | str = "cpu",
+    statistics: Statistics | None = None,
+) -> FederatedData:
+    """Cut all images three ways, and let every client draw its own from each part when it is asked."""
+    sizes = split_sizes(per_client, ratio)
+    everything = [np.arange(len(data.labels))]
+    whole = federate(data, everything, ratio, rng_for(seed, "split"), device, statistics)
+    parts = []
+    for split, size in zip(("train", "validation", "test"), sizes, strict=True):
+        pool: Shards = getattr(whole, split)
+        if size > len(pool.labels):
+            raise LidflError(f"{len(data.labels)} images cannot give a client {per_client}; ask for a smaller size")
+        parts.append(DrawnShards(pool.images, pool.labels, pool.offsets, num_clients, size, seed, split))
+    train, validation, test = parts
+    return replace(whole, train=train, validation=validation, test=test)
 
 
 def _cut_client(images: Indices, ratio: tuple[int, int, int], rng: Generator) -> tuple[Indices, Indices, Indices]:
