@@ -10,7 +10,7 @@ does is found step by step, and the largest sum of it that is in use at any step
 order costs. What colluders can reach is then a search over orders, cheapest first.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
@@ -20,7 +20,7 @@ import numpy as np
 from lidfl.elections import ballot_matrix, first_choices, plurality, ranked, standing_choices, weakest_first
 from lidfl.types import Ballot, Position
 
-STEPS = 400
+SEARCHED = 2000
 """How many partial orders a search looks at: all of them for up to five candidates, the cheapest beyond."""
 
 
@@ -44,59 +44,57 @@ class Elimination:
         self.matrix = ballot_matrix(ballots, len(ages))
         self.seats = seats
         self.size = len(ages)
-        rank = {position: place for place, position in enumerate(weakest_first([0] * self.size, ages))}
-        self.behind = [[int(rank[c] < rank[e]) for e in range(self.size)] for c in range(self.size)]
-        """behind[c][e]: with equal votes c goes before e, so to outlive e it needs one more."""
-        self._tallies: dict[frozenset[Position], list[int]] = {}
+        rank = np.argsort(weakest_first([0] * self.size, ages))
+        self.behind = (rank[None, :] < rank[:, None]).astype(np.int64)
+        """behind[e, c]: with equal votes c goes before e, so to outlive e it needs one more."""
 
-    def tally(self, gone: Collection[Position]) -> list[int]:
-        """First choices among those standing, without the colluders."""
-        key = frozenset(gone)
-        if key not in self._tallies:
-            standing = np.ones(self.size, dtype=bool)
-            standing[list(key)] = False
-            self._tallies[key] = standing_choices(self.matrix, standing).tolist()
-        return self._tallies[key]
+    @property
+    def start(self) -> Walk:
+        """Nobody has gone."""
+        return Walk(0, self.size - self.seats, (), (0,) * self.size)
 
-    def step(self, walk: Walk, loser: Position) -> Walk:
-        """The walk with one more candidate gone, by the least support that makes it the weakest."""
-        tally = self.tally(walk.order)
-        votes = tally[loser] + walk.support[loser]
-        support = list(walk.support)
-        for other in range(self.size):
-            if other != loser and other not in walk.order:
-                support[other] = max(support[other], votes + self.behind[other][loser] - tally[other])
-        cost = max(walk.cost, sum(support))
-        support[loser] = 0
-        return Walk(cost, walk.left - 1, (*walk.order, loser), tuple(support))
+    def steps(self, walk: Walk) -> list[Walk]:
+        """The walk with one more candidate gone, for each, by the least support that makes it the weakest."""
+        standing = np.ones(self.size, dtype=bool)
+        standing[list(walk.order)] = False
+        tally, held = standing_choices(self.matrix, standing), np.array(walk.support)
+        losers = np.flatnonzero(standing)
+        needed = (tally + held)[losers, None] + self.behind[losers] - tally
+        support = np.where(standing, np.maximum(needed, held), 0)
+        support[np.arange(len(losers)), losers] = held[losers]  # the one to go gets no more
+        costs = np.maximum(support.sum(1), walk.cost).tolist()
+        support[np.arange(len(losers)), losers] = 0
+        return [
+            Walk(cost, walk.left - 1, (*walk.order, loser), tuple(row))
+            for cost, loser, row in zip(costs, losers.tolist(), support.tolist(), strict=True)
+        ]
 
     def cheapest(self, victims: Collection[Position], budget: float = inf) -> Walk | None:
         """The cheapest order that a search finds in which all victims go; None if it is over the budget."""
-        start = Walk(0, self.size - self.seats, (), (0,) * self.size)
-        waiting, seen = [start], set()
-        for _ in range(STEPS):
+        waiting, seen = [self.start], set()
+        for _ in range(SEARCHED // self.size):
             if not waiting:
                 return None
             walk = heappop(waiting)
             if walk.left == 0:
                 return walk
-            for following in self._steps(walk, victims):
+            for following in self._towards(victims, walk):
                 key = frozenset(following.order), following.support
                 if following.cost <= budget and key not in seen:
                     seen.add(key)
                     heappush(waiting, following)
-        return self._straight(start, victims, budget)
+        return self._straight(victims, budget)
 
-    def _steps(self, walk: Walk, victims: Collection[Position]) -> Iterator[Walk]:
+    def _towards(self, victims: Collection[Position], walk: Walk) -> list[Walk]:
+        """The steps that leave room for all victims to go."""
         spare = walk.left - sum(victim not in walk.order for victim in victims)
-        for loser in range(self.size):
-            if loser not in walk.order and (spare > 0 or loser in victims):
-                yield self.step(walk, loser)
+        return [following for following in self.steps(walk) if spare > 0 or following.order[-1] in victims]
 
-    def _straight(self, walk: Walk, victims: Collection[Position], budget: float) -> Walk | None:
+    def _straight(self, victims: Collection[Position], budget: float) -> Walk | None:
         """Where the search gives up: at each step the cheapest."""
+        walk = self.start
         while walk.left:
-            walk = min(self._steps(walk, victims))
+            walk = min(self._towards(victims, walk))
         return walk if walk.cost <= budget else None
 
     def ballots(self, walk: Walk, count: int) -> list[Ballot]:
@@ -108,9 +106,9 @@ class Elimination:
         held: dict[Position, list[list[Position]]] = {position: [] for position in range(self.size)}
         free: list[list[Position]] = []
         idle: list[list[Position]] = [[] for _ in range(count)]
-        replay = Walk(0, walk.left + len(walk.order), (), (0,) * self.size)
+        replay = self.start
         for loser in walk.order:
-            before, replay = replay, self.step(replay, loser)
+            before, replay = replay, next(step for step in self.steps(replay) if step.order[-1] == loser)
             for position, support in enumerate(replay.support):
                 for _ in range(support - before.support[position] if position != loser else 0):
                     ballot = (free or idle).pop()

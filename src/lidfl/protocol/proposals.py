@@ -145,9 +145,11 @@ def sample(clients: Sequence[Client], count: int, rng: np.random.Generator) -> t
 
 
 def propose(gathered: Gathered, proposals: Iterable[Propose]) -> Asking:
-    """All candidates of all proposals."""
+    """All candidates of all proposals, each once: equals would only split the votes of those who like them."""
     children: list[Child] = []
     for make in proposals:
         made = make(gathered)
-        children += made if isinstance(made, list) else (yield from made)
+        for child in made if isinstance(made, list) else (yield from made):
+            if not any(torch.equal(child.parameters, other.parameters) for other in children):
+                children.append(child)
     return children
