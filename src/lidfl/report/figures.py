@@ -1,0 +1,432 @@
+"""The figures of a report, as altair charts.
+
+Nothing here says how wide a chart is or what colour its text has: the page and the paper each add their own.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import altair as alt
+
+from lidfl.report.lineage import Life, Lineage, Origin, chosen
+from lidfl.report.read import MOST_POINTS, RunRecords, Scene, lowest_losses, mean_curve
+from lidfl.report.thinning import every
+
+Drawing: TypeAlias = alt.Chart | alt.LayerChart
+Row = dict[str, Any]
+
+# The colours of Okabe and Ito, which people with any colour vision tell apart; without black and yellow, one of
+# which is lost on a dark page and the other on a white one.
+BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE, GREY = PALETTE = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8C8C8C"),
+)
+ORIGIN_COLOURS = {Origin.CLEAN: BLUE, Origin.TAINTED: SKY, Origin.POISONED: VERMILLION}
+DASHES = ([1, 0], [5, 3])
+
+MOST_METHODS = 2 * len(PALETTE)
+"""How many lines a reader can tell apart."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """An entry of a legend: what a mark stands for."""
+
+    label: str
+    colour: str
+    shape: str = "dot"
+    """dot or line; methods are dash0 and dash1."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart of a figure."""
+
+    chart: Drawing
+    title: str = ""
+    height: int = 220
+    group: str = ""
+    """What a reader may choose to see alone, such as an attack."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with its caption: one chart, several below each other, or small ones side by side."""
+
+    name: str
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+    keys: tuple[Key, ...] = ()
+    small: bool = False
+    """Whether the panels stand side by side."""
+    wide: bool = True
+    """Whether it takes the whole width of a large screen, or half."""
+    scene: str = ""
+    """The chapter of a sweep that it belongs to."""
+
+
+def origin_keys(origins: Iterable[Origin]) -> tuple[Key, ...]:
+    """The legend of the origins that a figure shows."""
+    shown = set(origins)
+    return tuple(Key(origin.value, colour) for origin, colour in ORIGIN_COLOURS.items() if origin in shown)
+
+
+def origin_colour() -> alt.Color:
+    """Colour by what the simulator knows of a model."""
+    colours = [*ORIGIN_COLOURS.values()]
+    scale = alt.Scale(domain=[origin.value for origin in ORIGIN_COLOURS], range=colours)
+    return alt.Color("origin:N", title=None, scale=scale)
+
+
+def data(rows: Sequence[Row]) -> alt.Data:
+    """Rows as a chart takes them."""
+    return alt.Data(values=list(rows))
+
+
+def round_axis(last: int, title: str | None = "round") -> alt.X:
+    """Rounds from the first to the last, the same in every figure of a run."""
+    axis = alt.Axis(grid=False, format=",d", tickMinStep=1)
+    return alt.X("round:Q", title=title, scale=alt.Scale(domain=[0, last], nice=False), axis=axis)
+
+
+# A run
+
+
+def accuracy(run: RunRecords) -> Drawing:
+    """The best model's accuracy, what honest clients deploy, and a dot for every model of the list."""
+    lines, _ = every(run.tested, MOST_POINTS)
+    best = [{"round": x["round"] + 1, "value": max(x["accuracy"].values()), "what": "best model"} for x in lines]
+    deployed = [
+        {"round": x["round"] + 1, "value": x["deployed_accuracy"], "what": "deployed by honest clients"} for x in lines
+    ]
+    y = alt.Y("value:Q", title="test accuracy", scale=alt.Scale(domainMin=0))
+    curves = (
+        alt.Chart(data(best + deployed))
+        .mark_line(strokeWidth=2)
+        .encode(
+            x=round_axis(run.rounds_done),
+            y=y,
+            strokeDash=alt.StrokeDash(
+                "what:N",
+                title=None,
+                scale=alt.Scale(domain=["best model", "deployed by honest clients"], range=[[1, 0], [5, 3]]),
+            ),
+        )
+    )
+    dots = (
+        alt.Chart(data([row for line in lines for row in _tested_models(line, run.lineage)]))
+        .mark_circle(size=36, opacity=0.85)
+        .encode(
+            x=round_axis(run.rounds_done),
+            y=y,
+            color=origin_colour(),
+            tooltip=[
+                alt.Tooltip("round:Q", format=","),
+                "model:N",
+                alt.Tooltip("value:Q", title="test accuracy", format=".3f"),
+                alt.Tooltip("origin:N", title="it is"),
+            ],
+        )
+    )
+    return curves + dots
+
+
+def _tested_models(line: Row, lineage: Lineage) -> list[Row]:
+    return [
+        {"round": line["round"] + 1, "model": model, "value": value, "origin": lineage.lives[int(model)].origin}
+        for model, value in line["accuracy"].items()
+    ]
+
+
+def loss(run: RunRecords) -> Drawing:
+    """The lowest mean validation loss in the list."""
+    kept, _ = every(lowest_losses(run.lines), MOST_POINTS)
+    rows = [{"round": round_number, "value": value} for round_number, value in kept]
+    base = alt.Chart(data(rows)).encode(
+        x=round_axis(run.rounds_done), y=alt.Y("value:Q", title="validation loss", scale=alt.Scale(zero=False))
+    )
+    tooltip = [
+        alt.Tooltip("round:Q", format=","),
+        alt.Tooltip("value:Q", title="validation loss", format=".3f"),
+    ]
+    return base.mark_line(strokeWidth=2, color=BLUE) + base.mark_circle(size=120, opacity=0).encode(tooltip=tooltip)
+
+
+def votes(run: RunRecords) -> Drawing:
+    """A bar a round, cut into the candidates by their votes; the models of honest origin at the bottom."""
+    lines, step = every(run.lines, MOST_POINTS)
+    rows = [row for line in lines for row in _vote_rows(line, run.lineage, 0.9 * step)]
+    return (
+        alt.Chart(data(rows))
+        .mark_rect(strokeWidth=0.5, stroke="white", strokeOpacity=0.6)
+        .encode(
+            x=round_axis(run.rounds_done),
+            x2="until:Q",
+            y=alt.Y("from:Q", title="votes", scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1)),
+            y2="to:Q",
+            color=origin_colour(),
+            tooltip=[
+                alt.Tooltip("number:Q", title="round", format=","),
+                "model:N",
+                "votes:Q",
+                alt.Tooltip("origin:N", title="it is"),
+                "fate:N",
+            ],
+        )
+    )
+
+
+def _vote_rows(line: Row, lineage: Lineage, width: float) -> list[Row]:
+    order = list(ORIGIN_COLOURS)
+    cast = sorted(((int(m), n) for m, n in line["votes"].items()), key=lambda c: order.index(lineage.lives[c[0]].origin))
+    rows, below = [], 0
+    for model, count in cast:
+        life = lineage.lives[model]
+        fate = "voted out" if model in line["removed"] else "stays"
+        row = {"round": line["round"] + 1 - width, "until": line["round"] + 1, "number": line["round"] + 1}
+        row |= {"from": below, "to": below + count, "model": model, "votes": count}
+        rows += [row | {"origin": life.origin, "fate": fate}] if count else []
+        below += count
+    return rows
+
+
+def lineage(tree: Lineage) -> Drawing:
+    """Every model at the height of its loss: a line for its life, a step from its parent, a dot if rejected at once.
+
+    The best model's ancestry is bold: the good line that lives on.
+    """
+    drawn = chosen(tree)
+    lives = [_life_row(life, tree, drawn.top) for life in drawn.lives]
+    known = [row["loss"] for row in lives]
+    scale = alt.Scale(type="log", domain=[min(known) * 0.93, drawn.top], nice=False, clamp=True)
+    axis = alt.Axis(tickCount=6, format="~g", grid=True)
+    y = alt.Y("loss:Q", title="validation loss", scale=scale, axis=axis)
+    x = round_axis(tree.rounds)
+    tooltip = [
+        alt.Tooltip("model:N"),
+        alt.Tooltip("parents:N", title="made of"),
+        alt.Tooltip("who:N", title="by client"),
+        alt.Tooltip("origin:N", title="it is"),
+        alt.Tooltip("life:N", title="life"),
+        alt.Tooltip("told:N", title="validation loss"),
+    ]
+    colour = origin_colour()
+    steps = [row for life in drawn.lives if (row := _step_row(life, tree, drawn.top))]
+    bold = {life.model for life in tree.line}
+    thin_steps = [row for row in steps if row["model"] not in bold]
+    bold_steps = [row for row in steps if row["model"] in bold]
+    chart = alt.Chart(data(thin_steps)).mark_rule(strokeWidth=0.6, opacity=0.35).encode(x=x, y=y, y2="to:Q", color=colour)
+    chart += (
+        alt.Chart(data([_life_row(life, tree, drawn.top) for life in drawn.rejected]))
+        .mark_circle(size=14, opacity=0.55)
+        .encode(x=x, y=y, color=colour, tooltip=tooltip)
+    )
+    chart += alt.Chart(data(lives)).mark_rule(strokeWidth=2, opacity=0.75).encode(
+        x=x, x2="until:Q", y=y, color=colour, tooltip=tooltip
+    )
+    chart += alt.Chart(data(bold_steps)).mark_rule(strokeWidth=3.5, strokeCap="round").encode(
+        x=x, y=y, y2="to:Q", color=colour
+    )
+    return chart + alt.Chart(data(_bold_rows(tree, drawn.top))).mark_rule(strokeWidth=3.5, strokeCap="round").encode(
+        x=x, x2="until:Q", y=y, color=colour, tooltip=tooltip
+    )
+
+
+def _height(life: Life, top: float) -> float:
+    return top if life.loss is None else min(life.loss, top)
+
+
+def _life_row(life: Life, tree: Lineage, top: float) -> Row:
+    until = tree.rounds if life.gone is None else life.gone
+    end = "in the last list" if life.gone is None else "voted out at once" if life.rejected else f"out in {life.gone:,}"
+    return {
+        "round": life.born,
+        "until": until,
+        "loss": _height(life, top),
+        "told": "not finite" if life.loss is None else f"{life.loss:.3f}",
+        "model": life.model,
+        "parents": ", ".join(map(str, life.parents)) or "the initial model",
+        "who": _who(life.clients),
+        "origin": life.origin,
+        "life": f"born in {life.born:,}, {end}" if life.born else f"there from the start, {end}",
+    }
+
+
+def _who(clients: Sequence[int]) -> str:
+    return ", ".join(map(str, clients)) if 0 < len(clients) <= 4 else f"{len(clients)} clients" if clients else "–"
+
+
+def _step_row(life: Life, tree: Lineage, top: float) -> Row | None:
+    """From the height of the best parent to the model's own, in the round of its birth."""
+    if not life.parents:
+        return None
+    parent = min(_height(tree.lives[parent], top) for parent in life.parents)
+    return {"round": life.born, "loss": parent, "to": _height(life, top), "origin": life.origin, "model": life.model}
+
+
+def _bold_rows(tree: Lineage, top: float) -> list[Row]:
+    """Each ancestor of the best model from its own birth to that of the next."""
+    ends = [life.born for life in tree.line[1:]] + [tree.rounds]
+    rows = [_life_row(life, tree, top) for life in tree.line]
+    return [row | {"until": end} for row, end in zip(rows, ends, strict=True)]
+
+
+def rejected(tree: Lineage, bins: int = 50) -> Drawing:
+    """How many models were voted out in the round they were born, over rounds."""
+    width = max(1, -(-tree.rounds // bins))
+    counts: dict[tuple[int, Origin], int] = {}
+    for life in tree.born:
+        if life.rejected:
+            key = (life.born - 1) // width * width, life.origin
+            counts[key] = counts.get(key, 0) + 1
+    rows, height = [], dict.fromkeys((start for start, _ in counts), 0)
+    for origin in ORIGIN_COLOURS:
+        for start in sorted(height):
+            count = counts.get((start, origin), 0)
+            end = min(start + width, tree.rounds)
+            row = {"round": start, "until": end, "from": height[start], "to": height[start] + count, "count": count}
+            rows += [row | {"origin": origin, "rounds": f"{start + 1:,} to {end:,}"}] if count else []
+            height[start] += count
+    return (
+        alt.Chart(data(rows))
+        .mark_rect(stroke="white", strokeWidth=0.5, strokeOpacity=0.4)
+        .encode(
+            x=round_axis(tree.rounds),
+            x2="until:Q",
+            y=alt.Y("from:Q", title="out at birth", axis=alt.Axis(tickCount=3, tickMinStep=1), scale=alt.Scale(nice=False)),
+            y2="to:Q",
+            color=origin_colour(),
+            tooltip=["rounds:N", alt.Tooltip("count:Q", title="voted out at birth"), alt.Tooltip("origin:N", title="they are")],
+        )
+    )
+
+
+def margin(run: RunRecords) -> Drawing:
+    """How many more colluding ballots would have removed the honest favourite: the smallest of each few rounds."""
+    told = [(line["round"] + 1, line["margin"]) for line in run.lines if line.get("margin") is not None]
+    width = max(1, -(-len(told) // MOST_POINTS))
+    groups = [told[start : start + width] for start in range(0, len(told), width)]
+    rows = [dict(zip(("round", "value"), min(group, key=lambda point: point[1]), strict=True)) for group in groups]
+    base = alt.Chart(data(rows)).encode(
+        x=round_axis(run.rounds_done), y=alt.Y("value:Q", title="margin in ballots", axis=alt.Axis(tickMinStep=1))
+    )
+    tooltip = [alt.Tooltip("round:Q", format=","), alt.Tooltip("value:Q", title="margin")]
+    return base.mark_line(strokeWidth=2, color=GREEN, interpolate="step") + base.mark_circle(
+        size=120, opacity=0
+    ).encode(tooltip=tooltip)
+
+
+def phases(run: RunRecords) -> Drawing:
+    """A bar a phase."""
+    found = run.seconds_by_phase()
+    rows = [
+        {"phase": phase, "seconds": seconds, "text": f"{seconds:.2f} s, {seconds / run.seconds:.0%}"}
+        for phase, seconds in found.items()
+    ]
+    room = alt.Scale(domain=[0, 1.35 * max(found.values())], nice=False)
+    base = alt.Chart(data(rows)).encode(
+        y=alt.Y("phase:N", title=None, sort=list(found), axis=alt.Axis(grid=False)),
+        x=alt.X("seconds:Q", title="seconds", scale=room, axis=alt.Axis(grid=False)),
+        tooltip=["phase:N", alt.Tooltip("seconds:Q", format=".2f")],
+    )
+    bars = base.mark_bar(color=BLUE, height={"band": 0.7})
+    return bars + base.mark_text(align="left", dx=5).encode(text="text:N")
+
+
+# A sweep
+
+
+def method_styles(methods: Sequence[str]) -> dict[str, Key]:
+    """A colour for each method, and a dash once colours run out."""
+    styles = {}
+    for place, method in enumerate(methods):
+        dash, colour = divmod(place, len(PALETTE))
+        styles[method] = Key(method, PALETTE[colour], f"dash{dash % len(DASHES)}")
+    return styles
+
+
+def shown(methods: Sequence[str]) -> tuple[alt.Parameter, str]:
+    """What a reader has chosen to see, and the test for a row."""
+    return alt.param(name="shown", value=list(methods)), "indexof(shown, datum.method) >= 0"
+
+
+def curves(scene: Scene, attack: str, methods: Sequence[str], highest: float) -> Drawing:
+    """Accuracy over rounds under one attack: a line a method, with a band of one deviation over seeds."""
+    rows = []
+    for method in methods:
+        runs = scene.of(method, attack)
+        for point in mean_curve(runs) if runs else []:
+            low, high = max(0.0, point.mean - point.deviation), min(1.0, point.mean + point.deviation)
+            row = {"round": point.round, "method": method, "mean": round(point.mean, 4), "runs": point.runs}
+            row |= {"low": round(low, 4), "high": round(high, 4), "std": round(point.deviation, 4)}
+            rows.append(row)
+    last = max(run.experiment.rounds for run in scene.runs)
+    styles = method_styles(methods)
+    colours = alt.Scale(domain=list(methods), range=[key.colour for key in styles.values()])
+    dashes = alt.Scale(domain=list(methods), range=[DASHES[int(key.shape[-1])] for key in styles.values()])
+    parameter, test = shown(methods)
+    base = (
+        alt.Chart(data(rows))
+        .transform_filter(test)
+        .encode(x=round_axis(last), color=alt.Color("method:N", title=None, scale=colours))
+    )
+    scale = alt.Scale(domain=[0, highest], nice=False)
+    y = alt.Y("mean:Q", title="test accuracy", scale=scale)
+    band = base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", title="test accuracy", scale=scale), y2="high:Q")
+    line = base.mark_line(strokeWidth=2).encode(
+        y=y, strokeDash=alt.StrokeDash("method:N", title=None, scale=dashes)
+    )
+    points = base.mark_circle(size=150, opacity=0).encode(
+        y=y,
+        tooltip=[
+            "method:N",
+            alt.Tooltip("round:Q", format=","),
+            alt.Tooltip("mean:Q", format=".3f"),
+            alt.Tooltip("std:Q", title="deviation", format=".3f"),
+            "runs:Q",
+        ],
+    )
+    return (band + line + points).add_params(parameter)
+
+
+def heat_map(scene: Scene, methods: Sequence[str]) -> Drawing:
+    """The mean accuracy of each method under each attack, as a colour and a number."""
+    grid = scene.grid
+    found = {key: cell for key, cell in grid.cells.items() if key[0] in methods}
+    top = max((cell.mean for cell in found.values()), default=1.0) or 1.0
+    rows = [
+        {
+            "method": method,
+            "attack": attack,
+            "mean": round(cell.mean, 4),
+            "std": round(cell.deviation, 4),
+            "runs": len(cell.values),
+            "ink": "black" if cell.mean > 0.55 * top else "white",
+        }
+        for (method, attack), cell in found.items()
+    ]
+    parameter, test = shown(methods)
+    base = (
+        alt.Chart(data(rows))
+        .transform_filter(test)
+        .encode(
+            x=alt.X("attack:N", title=None, sort=list(grid.columns), axis=alt.Axis(labelAngle=-35, grid=False)),
+            y=alt.Y("method:N", title=None, sort=list(methods), axis=alt.Axis(grid=False)),
+            tooltip=[
+                "method:N",
+                "attack:N",
+                alt.Tooltip("mean:Q", format=".3f"),
+                alt.Tooltip("std:Q", title="deviation", format=".3f"),
+                "runs:Q",
+            ],
+        )
+    )
+    colour = alt.Color(
+        "mean:Q", title="test accuracy", scale=alt.Scale(scheme="viridis", domain=[0, top]), legend=None
+    )
+    cells = base.mark_rect().encode(color=colour)
+    numbers = base.mark_text(fontSize=12).encode(
+        text=alt.Text("mean:Q", format=".2f"), color=alt.Color("ink:N", scale=None)
+    )
+    return (cells + numbers).add_params(parameter)
