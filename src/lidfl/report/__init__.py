@@ -15,7 +15,11 @@ FEW_RUNS = 4
 
 
 def write_report(
-    sources: Sequence[Path], *, out: Path | None = None, figures: Path | None = None, formats: Sequence[str] = FORMATS
+    sources: Sequence[Path],
+    *,
+    out: Path | None = None,
+    figures: Path | None = None,
+    formats: Sequence[str] = FORMATS,
 ) -> list[Path]:
     """Write the report of a run, of a folder of runs, of a results file, or of several of these together.
 
@@ -29,7 +33,9 @@ def write_report(
         write_atomically(place, render(page).encode())
         return [place, *(write_figures(page.figures, figures, formats) if figures else [])]
     except OSError as error:
-        raise LidflError(f"cannot write to {error.filename or place}: {error.strerror}; set --out or --figures") from None
+        raise LidflError(
+            f"cannot write to {error.filename or place}: {error.strerror}; set --out or --figures"
+        ) from None
 
 
 def check_formats(formats: Sequence[str]) -> None:

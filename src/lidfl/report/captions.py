@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from lidfl.report.lineage import Lineage, Origin, chosen
-from lidfl.report.read import MOST_POINTS, RunRecords, Scene, lowest_losses, smallest_margin
+from lidfl.report.read import MOST_POINTS, RunRecords, Scene, lowest_losses, percent, smallest_margin
 from lidfl.report.thinning import every
 
 
@@ -18,6 +18,11 @@ def went(first: float, last: float) -> str:
     """How a value got from its first to its last."""
     verb = "rose" if last - first > 0.0005 else "fell" if first - last > 0.0005 else "stayed, going"
     return f"{verb} from {first:.3f} to {last:.3f}"
+
+
+def were(things: Sequence[object]) -> str:
+    """The verb for so many things."""
+    return "was" if len(things) == 1 else "were"
 
 
 def thinned(step: int, noun: str) -> str:
@@ -70,18 +75,23 @@ def votes(run: RunRecords) -> str:
     total = sum(cast.values()) or 1
     voters, attackers = run.experiment.num_clients, run.experiment.num_byzantine
     text = f"{attackers} of {voters} voters are attackers. " if attackers else f"All {voters} voters are honest. "
-    shares = [f"{cast[origin] / total:.0%} to models {_described(origin)}" for origin in Origin if cast[origin]]
-    text += f"Of all first choices {listed(shares)} went." if shares else "No vote was cast."
+    shares = [
+        f"{percent(cast[origin] / total)} to models {_described(origin)}" for origin in Origin if cast[origin]
+    ]
+    text += f"First choices went {listed(shares)}." if shares else "No vote was cast."
     if removed:
-        text += f" A model that was voted out had {sum(removed) / len(removed):.1f} votes on average, {max(removed)} at most."
-    return f"{text} A bar is a round, and a piece of it a candidate.{thinned(every(run.lines, MOST_POINTS)[1], 'round')}"
+        mean = sum(removed) / len(removed)
+        text += f" A model that was voted out had {mean:.1f} votes on average, {max(removed)} at most."
+    return (
+        f"{text} A bar is a round, a piece of it a candidate.{thinned(every(run.lines, MOST_POINTS)[1], 'round')}"
+    )
 
 
 def _described(origin: Origin) -> str:
     return {
-        Origin.CLEAN: "that are honest all the way",
-        Origin.TAINTED: "trained honestly from a poisoned ancestor",
-        Origin.POISONED: "that an attacker poisoned",
+        Origin.CLEAN: "that no attacker had touched",
+        Origin.TAINTED: "trained honestly on a poisoned ancestor",
+        Origin.POISONED: "with an attacker's update",
     }[origin]
 
 
@@ -96,9 +106,8 @@ def _births(tree: Lineage) -> str:
     if not poisoned:
         return f"None of {count(len(born), 'candidate')} was poisoned."
     at_once = [life for life in poisoned if life.rejected]
-    verb = "was" if len(poisoned) == 1 else "were"
-    text = f"{len(poisoned):,} of {count(len(born), 'candidate')} {verb} poisoned, "
-    text += f"and {len(at_once):,} of them {'was' if len(at_once) == 1 else 'were'} voted out in the round they were born"
+    text = f"{len(poisoned):,} of {count(len(born), 'candidate')} {were(poisoned)} poisoned, "
+    text += f"and {len(at_once):,} of them {were(at_once)} voted out in the round of their birth"
     rest = [tree.length(life) for life in poisoned if not life.rejected]
     return text + (f"; the others stayed for {median(rest):.0f} rounds in the median." if rest else ".")
 
@@ -124,11 +133,11 @@ def _drawn(tree: Lineage) -> str:
     text = "A line is a model's life in the list"
     if drawn.shortest:
         hidden = sum(not life.rejected for life in tree.lives.values()) - len(drawn.lives)
-        text += f" ({count(hidden, 'model')} off the bold line that stayed for at most {count(drawn.shortest, 'round')} are left out)"
+        short = f"off the bold line that stayed for at most {count(drawn.shortest, 'round')}"
+        text += f" ({count(hidden, 'model')} {short} are left out)"
     text += ", a dot one that was voted out at birth"
     text += f" (every {ordinal(drawn.step)} is drawn; the strip below counts all)." if drawn.step > 1 else "."
-    above = any(life.loss is None or life.loss > drawn.top for life in tree.lives.values())
-    return text + (f" Losses above {drawn.top:.1f} are drawn at the upper edge." if above else "")
+    return text + (f" Above the dotted line, at {drawn.bend:.1f}, the scale is compressed." if drawn.bend else "")
 
 
 def margin(run: RunRecords) -> str:
@@ -138,7 +147,8 @@ def margin(run: RunRecords) -> str:
         return ""
     ballots, when = smallest
     told = sum(line.get("margin") is not None for line in run.lines)
-    text = f"The closest vote was in round {when:,}: {count(ballots, 'more colluding ballot')} would have removed the honest favourite."
+    more = count(ballots, "more colluding ballot")
+    text = f"The closest vote was in round {when:,}: {more} would have removed the honest favourite."
     width = -(-told // MOST_POINTS)
     return text + (f" The line shows the smallest margin of every {width} rounds." if width > 1 else "")
 
@@ -149,15 +159,15 @@ def phases(run: RunRecords) -> str:
     phase, seconds = next(iter(found.items()))
     each = run.seconds / run.rounds_done * 1000
     text = f"{count(run.rounds_done, 'round')} took {run.seconds:.1f} s, {each:.1f} ms each"
-    return f"{text}; {seconds / run.seconds:.0%} of it went into {phase}."
+    return f"{text}; {percent(seconds / run.seconds)} of it went into {phase}."
 
 
 def curves(scene: Scene, methods: Sequence[str], drawn: Sequence[str]) -> str:
     """On the curves of a sweep."""
     numbers = sorted({len(cell.values) for cell in scene.grid.cells.values()})
     seeds = count(numbers[0], "run") if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]} runs"
-    text = f"Lines are means over {seeds}"
-    text += ", bands one standard deviation to each side. " if numbers[-1] > 1 else "; there is no band over one seed. "
+    text = f"Lines are means over {seeds}, bands one standard deviation to each side. "
+    text = text if numbers[-1] > 1 else "Each line is one run, so there is no band. "
     text += _winners(scene)
     diverged = Counter(scene.method(run) for run in scene.runs if run.diverged)
     if diverged:
@@ -185,7 +195,7 @@ def _winners(scene: Scene) -> str:
         ranked = sorted(((grid.cell(row, grid.columns[0]), row) for row in grid.rows), key=lambda c: -c[0].mean)
         return f"At the end {listed([f'{row} has {cell.mean:.3f}' for cell, row in ranked if cell.values][:8])}."
     parts = [f"{method} under {number} of {len(grid.columns)} attacks" for method, number in wins.most_common()]
-    return f"Highest at the end is {listed(parts)}."
+    return f"Highest at the end: {listed(parts)}."
 
 
 def best_method(scene: Scene, attack: str) -> str:
@@ -196,9 +206,12 @@ def best_method(scene: Scene, attack: str) -> str:
 
 def heat_map(scene: Scene, drawn: Sequence[str]) -> str:
     """On the heat map: what the worst attack leaves of each method."""
-    parts = []
-    for method in drawn[:8]:
-        cells = {attack: scene.grid.cell(method, attack) for attack in scene.grid.columns}
-        worst = min((attack for attack in cells if cells[attack].values), key=lambda attack: cells[attack].mean)
-        parts.append(f"{cells[worst].mean:.3f} of {method} ({worst})")
+    worst = [(method, *worst_case(scene, method)) for method in drawn[:8]]
+    parts = [f"{method} {mean:.3f} ({attack})" for method, mean, attack in worst]
     return f"Final test accuracy. The worst attack leaves {listed(parts)}."
+
+
+def worst_case(scene: Scene, method: str) -> tuple[float, str]:
+    """A method's lowest mean accuracy and the attack that brings it there."""
+    cells = {attack: scene.grid.cell(method, attack) for attack in scene.grid.columns}
+    return min((cell.mean, attack) for attack, cell in cells.items() if cell.values)

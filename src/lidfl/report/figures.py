@@ -5,12 +5,14 @@ Nothing here says how wide a chart is or what colour its text has: the page and 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import ceil, floor, log10
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import altair as alt
 
-from lidfl.report.lineage import Life, Lineage, Origin, chosen
-from lidfl.report.read import MOST_POINTS, RunRecords, Scene, lowest_losses, mean_curve
+from lidfl.report.lineage import Drawn, Life, Lineage, Origin, chosen
+from lidfl.report.read import MOST_POINTS, RunRecords, Scene, lowest_losses, mean_curve, percent
 from lidfl.report.thinning import every
 
 Drawing: TypeAlias = alt.Chart | alt.LayerChart
@@ -26,6 +28,9 @@ DASHES = ([1, 0], [5, 3])
 
 MOST_METHODS = 2 * len(PALETTE)
 """How many lines a reader can tell apart."""
+
+LINEAGE_HEIGHT, BEND_HEIGHT = 340, 60
+"""Pixels of the lineage, and of its compressed upper part."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ def data(rows: Sequence[Row]) -> alt.Data:
 
 def round_axis(last: int, title: str | None = "round") -> alt.X:
     """Rounds from the first to the last, the same in every figure of a run."""
-    axis = alt.Axis(grid=False, format=",d", tickMinStep=1)
+    axis = alt.Axis(grid=False, format=",d", tickMinStep=1, tickCount=6)
     return alt.X("round:Q", title=title, scale=alt.Scale(domain=[0, last], nice=False), axis=axis)
 
 
@@ -98,7 +103,8 @@ def accuracy(run: RunRecords) -> Drawing:
     lines, _ = every(run.tested, MOST_POINTS)
     best = [{"round": x["round"] + 1, "value": max(x["accuracy"].values()), "what": "best model"} for x in lines]
     deployed = [
-        {"round": x["round"] + 1, "value": x["deployed_accuracy"], "what": "deployed by honest clients"} for x in lines
+        {"round": x["round"] + 1, "value": x["deployed_accuracy"], "what": "deployed by honest clients"}
+        for x in lines
     ]
     y = alt.Y("value:Q", title="test accuracy", scale=alt.Scale(domainMin=0))
     curves = (
@@ -156,16 +162,17 @@ def loss(run: RunRecords) -> Drawing:
 def votes(run: RunRecords) -> Drawing:
     """A bar a round, cut into the candidates by their votes; the models of honest origin at the bottom."""
     lines, step = every(run.lines, MOST_POINTS)
-    rows = [row for line in lines for row in _vote_rows(line, run.lineage, 0.9 * step)]
+    rows = [row for line in lines for row in _vote_rows(line, run.lineage, step)]
     return (
         alt.Chart(data(rows))
-        .mark_rect(strokeWidth=0.5, stroke="white", strokeOpacity=0.6)
+        .mark_rect()
         .encode(
             x=round_axis(run.rounds_done),
             x2="until:Q",
             y=alt.Y("from:Q", title="votes", scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1)),
             y2="to:Q",
             color=origin_colour(),
+            opacity=alt.condition(alt.datum.first, alt.value(1), alt.value(0.65)),
             tooltip=[
                 alt.Tooltip("number:Q", title="round", format=","),
                 "model:N",
@@ -177,73 +184,106 @@ def votes(run: RunRecords) -> Drawing:
     )
 
 
-def _vote_rows(line: Row, lineage: Lineage, width: float) -> list[Row]:
-    order = list(ORIGIN_COLOURS)
-    cast = sorted(((int(m), n) for m, n in line["votes"].items()), key=lambda c: order.index(lineage.lives[c[0]].origin))
-    rows, below = [], 0
-    for model, count in cast:
-        life = lineage.lives[model]
-        fate = "voted out" if model in line["removed"] else "stays"
-        row = {"round": line["round"] + 1 - width, "until": line["round"] + 1, "number": line["round"] + 1}
-        row |= {"from": below, "to": below + count, "model": model, "votes": count}
-        rows += [row | {"origin": life.origin, "fate": fate}] if count else []
-        below += count
+def _vote_rows(line: Row, lineage: Lineage, width: int) -> list[Row]:
+    """The candidates of a round on top of each other, of one origin the most voted first."""
+    order = {origin: place for place, origin in enumerate(ORIGIN_COLOURS)}
+    cast = [(lineage.lives[int(model)], count) for model, count in line["votes"].items() if count]
+    number = line["round"] + 1
+    rows: list[Row] = []
+    for life, count in sorted(cast, key=lambda one: (order[one[0].origin], -one[1])):
+        below = rows[-1]["to"] if rows else 0
+        row = {
+            "round": max(0, number - width),
+            "until": number,
+            "number": number,
+            "from": below,
+            "to": below + count,
+        }
+        row |= {"model": life.model, "votes": count, "origin": life.origin}
+        row["fate"] = "voted out" if life.gone == number else "stays"
+        row["first"] = not rows or rows[-1]["origin"] is not life.origin
+        rows.append(row)
     return rows
 
 
 def lineage(tree: Lineage) -> Drawing:
-    """Every model at the height of its loss: a line for its life, a step from its parent, a dot if rejected at once.
+    """Every model at the height of its loss: a line for its life, a step from its parent, a dot if out at once.
 
     The best model's ancestry is bold: the good line that lives on.
     """
     drawn = chosen(tree)
-    lives = [_life_row(life, tree, drawn.top) for life in drawn.lives]
-    known = [row["loss"] for row in lives]
-    scale = alt.Scale(type="log", domain=[min(known) * 0.93, drawn.top], nice=False, clamp=True)
-    axis = alt.Axis(tickCount=6, format="~g", grid=True)
-    y = alt.Y("loss:Q", title="validation loss", scale=scale, axis=axis)
-    x = round_axis(tree.rounds)
+    bold = {life.model for life in tree.line}
+    steps = [_step_row(life, tree, drawn) for life in drawn.lives if life.parents]
+    x, y, colour = round_axis(tree.rounds), _loss_axis(drawn), origin_colour()
     tooltip = [
         alt.Tooltip("model:N"),
         alt.Tooltip("parents:N", title="made of"),
-        alt.Tooltip("who:N", title="by client"),
+        alt.Tooltip("who:N", title="by"),
         alt.Tooltip("origin:N", title="it is"),
         alt.Tooltip("life:N", title="life"),
-        alt.Tooltip("told:N", title="validation loss"),
+        alt.Tooltip("told:N", title="loss"),
     ]
-    colour = origin_colour()
-    steps = [row for life in drawn.lives if (row := _step_row(life, tree, drawn.top))]
-    bold = {life.model for life in tree.line}
-    thin_steps = [row for row in steps if row["model"] not in bold]
-    bold_steps = [row for row in steps if row["model"] in bold]
-    chart = alt.Chart(data(thin_steps)).mark_rule(strokeWidth=0.6, opacity=0.35).encode(x=x, y=y, y2="to:Q", color=colour)
-    chart += (
-        alt.Chart(data([_life_row(life, tree, drawn.top) for life in drawn.rejected]))
-        .mark_circle(size=14, opacity=0.55)
-        .encode(x=x, y=y, color=colour, tooltip=tooltip)
-    )
-    chart += alt.Chart(data(lives)).mark_rule(strokeWidth=2, opacity=0.75).encode(
-        x=x, x2="until:Q", y=y, color=colour, tooltip=tooltip
-    )
-    chart += alt.Chart(data(bold_steps)).mark_rule(strokeWidth=3.5, strokeCap="round").encode(
-        x=x, y=y, y2="to:Q", color=colour
-    )
-    return chart + alt.Chart(data(_bold_rows(tree, drawn.top))).mark_rule(strokeWidth=3.5, strokeCap="round").encode(
-        x=x, x2="until:Q", y=y, color=colour, tooltip=tooltip
+
+    def layer(rows: Sequence[Row]) -> alt.Chart:
+        return alt.Chart(data(rows)).encode(x=x, y=y, color=colour)
+
+    def across(rows: Sequence[Row], **style: Any) -> alt.Chart:
+        return layer(rows).mark_rule(clip=True, **style).encode(x2="until:Q", tooltip=tooltip)
+
+    def upright(rows: Sequence[Row], **style: Any) -> alt.Chart:
+        return layer(rows).mark_rule(**style).encode(y2="to:Q")
+
+    layers: list[alt.Chart] = []
+    if drawn.bend:
+        mark = alt.Chart(data([{"loss": drawn.bend}])).mark_rule(strokeDash=[2, 3], opacity=0.5)
+        layers.append(mark.encode(y=y))
+    dots = layer([_life_row(life, tree, drawn) for life in drawn.rejected])
+    layers += [
+        upright([row for row in steps if row["model"] not in bold], strokeWidth=0.8, opacity=0.3),
+        dots.mark_circle(size=16, opacity=0.6).encode(tooltip=tooltip),
+        across([_life_row(life, tree, drawn) for life in drawn.lives], strokeWidth=2, opacity=0.8),
+        upright([row for row in steps if row["model"] in bold], strokeWidth=3.5),
+        across(_bold_rows(tree, drawn), strokeWidth=3.5, strokeCap="square"),
+    ]
+    return alt.layer(*layers)
+
+
+def _loss_axis(drawn: Drawn) -> alt.Y:
+    """Losses on a logarithmic scale, compressed above its bend."""
+    pixels = [LINEAGE_HEIGHT, *([BEND_HEIGHT] if drawn.bend else []), 0]
+    scale = alt.Scale(type="log", domain=list(drawn.span), range=pixels, nice=False)
+    return alt.Y(
+        "loss:Q",
+        title="validation loss",
+        scale=scale,
+        axis=alt.Axis(values=ticks(drawn.span), format="~g", labelOverlap=False),
     )
 
 
-def _height(life: Life, top: float) -> float:
-    return top if life.loss is None else min(life.loss, top)
+def ticks(span: Sequence[float]) -> list[float]:
+    """Round numbers for a logarithmic axis: 1, 2, 3 and 5 with their tens, and tens alone above the bend."""
+    low, high, *top = span
+    tens = range(floor(log10(low)), ceil(log10(span[-1])) + 1)
+    found = [digit * 10.0**ten for ten in tens for digit in (1, 2, 3, 5) if low <= digit * 10.0**ten <= high]
+    if len(found) < 3:
+        found = [float(f"{low + (high - low) * part / 4:.3g}") for part in range(1, 4)]
+    above = [10.0**ten for ten in tens if top and 1.5 * high < 10.0**ten <= top[0]]
+    return found + above[:: max(1, len(above) // 2)]
 
 
-def _life_row(life: Life, tree: Lineage, top: float) -> Row:
+def _life_row(life: Life, tree: Lineage, drawn: Drawn) -> Row:
     until = tree.rounds if life.gone is None else life.gone
-    end = "in the last list" if life.gone is None else "voted out at once" if life.rejected else f"out in {life.gone:,}"
+    end = (
+        "in the last list"
+        if life.gone is None
+        else "voted out at once"
+        if life.rejected
+        else f"out in {life.gone:,}"
+    )
     return {
         "round": life.born,
         "until": until,
-        "loss": _height(life, top),
+        "loss": drawn.height(life),
         "told": "not finite" if life.loss is None else f"{life.loss:.3f}",
         "model": life.model,
         "parents": ", ".join(map(str, life.parents)) or "the initial model",
@@ -254,21 +294,27 @@ def _life_row(life: Life, tree: Lineage, top: float) -> Row:
 
 
 def _who(clients: Sequence[int]) -> str:
-    return ", ".join(map(str, clients)) if 0 < len(clients) <= 4 else f"{len(clients)} clients" if clients else "–"
+    if not clients:
+        return "the server"
+    return f"{len(clients)} clients" if len(clients) > 1 else f"client {clients[0]}"
 
 
-def _step_row(life: Life, tree: Lineage, top: float) -> Row | None:
+def _step_row(life: Life, tree: Lineage, drawn: Drawn) -> Row:
     """From the height of the best parent to the model's own, in the round of its birth."""
-    if not life.parents:
-        return None
-    parent = min(_height(tree.lives[parent], top) for parent in life.parents)
-    return {"round": life.born, "loss": parent, "to": _height(life, top), "origin": life.origin, "model": life.model}
+    parent = min(drawn.height(tree.lives[parent]) for parent in life.parents)
+    return {
+        "round": life.born,
+        "loss": parent,
+        "to": drawn.height(life),
+        "origin": life.origin,
+        "model": life.model,
+    }
 
 
-def _bold_rows(tree: Lineage, top: float) -> list[Row]:
+def _bold_rows(tree: Lineage, drawn: Drawn) -> list[Row]:
     """Each ancestor of the best model from its own birth to that of the next."""
     ends = [life.born for life in tree.line[1:]] + [tree.rounds]
-    rows = [_life_row(life, tree, top) for life in tree.line]
+    rows = [_life_row(life, tree, drawn) for life in tree.line]
     return [row | {"until": end} for row, end in zip(rows, ends, strict=True)]
 
 
@@ -290,14 +336,23 @@ def rejected(tree: Lineage, bins: int = 50) -> Drawing:
             height[start] += count
     return (
         alt.Chart(data(rows))
-        .mark_rect(stroke="white", strokeWidth=0.5, strokeOpacity=0.4)
+        .mark_rect()
         .encode(
             x=round_axis(tree.rounds),
             x2="until:Q",
-            y=alt.Y("from:Q", title="out at birth", axis=alt.Axis(tickCount=3, tickMinStep=1), scale=alt.Scale(nice=False)),
+            y=alt.Y(
+                "from:Q",
+                title="out at birth",
+                axis=alt.Axis(tickCount=3, tickMinStep=1),
+                scale=alt.Scale(nice=False),
+            ),
             y2="to:Q",
             color=origin_colour(),
-            tooltip=["rounds:N", alt.Tooltip("count:Q", title="voted out at birth"), alt.Tooltip("origin:N", title="they are")],
+            tooltip=[
+                "rounds:N",
+                alt.Tooltip("count:Q", title="voted out at birth"),
+                alt.Tooltip("origin:N", title="they are"),
+            ],
         )
     )
 
@@ -306,8 +361,8 @@ def margin(run: RunRecords) -> Drawing:
     """How many more colluding ballots would have removed the honest favourite: the smallest of each few rounds."""
     told = [(line["round"] + 1, line["margin"]) for line in run.lines if line.get("margin") is not None]
     width = max(1, -(-len(told) // MOST_POINTS))
-    groups = [told[start : start + width] for start in range(0, len(told), width)]
-    rows = [dict(zip(("round", "value"), min(group, key=lambda point: point[1]), strict=True)) for group in groups]
+    closest = [min(told[start : start + width], key=itemgetter(1)) for start in range(0, len(told), width)]
+    rows = [{"round": round_number, "value": ballots} for round_number, ballots in closest]
     base = alt.Chart(data(rows)).encode(
         x=round_axis(run.rounds_done), y=alt.Y("value:Q", title="margin in ballots", axis=alt.Axis(tickMinStep=1))
     )
@@ -321,7 +376,7 @@ def phases(run: RunRecords) -> Drawing:
     """A bar a phase."""
     found = run.seconds_by_phase()
     rows = [
-        {"phase": phase, "seconds": seconds, "text": f"{seconds:.2f} s, {seconds / run.seconds:.0%}"}
+        {"phase": phase, "seconds": seconds, "text": f"{seconds:.2f} s, {percent(seconds / run.seconds)}"}
         for phase, seconds in found.items()
     ]
     room = alt.Scale(domain=[0, 1.35 * max(found.values())], nice=False)
@@ -394,7 +449,6 @@ def heat_map(scene: Scene, methods: Sequence[str]) -> Drawing:
     """The mean accuracy of each method under each attack, as a colour and a number."""
     grid = scene.grid
     found = {key: cell for key, cell in grid.cells.items() if key[0] in methods}
-    top = max((cell.mean for cell in found.values()), default=1.0) or 1.0
     rows = [
         {
             "method": method,
@@ -402,7 +456,6 @@ def heat_map(scene: Scene, methods: Sequence[str]) -> Drawing:
             "mean": round(cell.mean, 4),
             "std": round(cell.deviation, 4),
             "runs": len(cell.values),
-            "ink": "black" if cell.mean > 0.55 * top else "white",
         }
         for (method, attack), cell in found.items()
     ]
@@ -411,7 +464,12 @@ def heat_map(scene: Scene, methods: Sequence[str]) -> Drawing:
         alt.Chart(data(rows))
         .transform_filter(test)
         .encode(
-            x=alt.X("attack:N", title=None, sort=list(grid.columns), axis=alt.Axis(labelAngle=-35, grid=False)),
+            x=alt.X(
+                "attack:N",
+                title=None,
+                sort=list(grid.columns),
+                axis=alt.Axis(labelAngle=0 if len(grid.columns) <= 4 else -35, grid=False),
+            ),
             y=alt.Y("method:N", title=None, sort=list(methods), axis=alt.Axis(grid=False)),
             tooltip=[
                 "method:N",
@@ -423,10 +481,9 @@ def heat_map(scene: Scene, methods: Sequence[str]) -> Drawing:
         )
     )
     colour = alt.Color(
-        "mean:Q", title="test accuracy", scale=alt.Scale(scheme="viridis", domain=[0, top]), legend=None
+        "mean:Q", title="test accuracy", scale=alt.Scale(scheme="viridis", domain=[0, 1]), legend=None
     )
     cells = base.mark_rect().encode(color=colour)
-    numbers = base.mark_text(fontSize=12).encode(
-        text=alt.Text("mean:Q", format=".2f"), color=alt.Color("ink:N", scale=None)
-    )
+    ink = alt.condition(alt.datum.mean > 0.5, alt.value("black"), alt.value("white"))
+    numbers = base.mark_text(fontSize=12).encode(text=alt.Text("mean:Q", format=".2f"), color=ink)
     return (cells + numbers).add_params(parameter)

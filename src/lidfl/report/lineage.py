@@ -9,17 +9,19 @@ from math import inf
 from lidfl.report.thinning import every
 from lidfl.rundir import Born, Line, births
 
-
 MOST_LIVES = 250
 """How many models' lives are drawn, and how many of those voted out at birth."""
+
+SMALLEST_LOSS = 1e-6
+"""The axis is logarithmic, and 0 has no place on it."""
 
 
 class Origin(StrEnum):
     """What the simulator knows of the updates that made a model."""
 
-    CLEAN = "honest all the way"
-    TAINTED = "honest, of a poisoned ancestor"
-    POISONED = "poisoned by an attacker"
+    CLEAN = "untouched by attackers"
+    TAINTED = "honest update, poisoned ancestor"
+    POISONED = "attacker's update"
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,17 @@ class Drawn:
     """Some of those voted out at birth."""
     step: int
     """Every how many of them."""
-    top: float
-    """The loss above which all is drawn at the upper edge."""
+    span: tuple[float, ...]
+    """The lowest and the highest loss; between them, if there is one, that above which the scale is compressed."""
+
+    @property
+    def bend(self) -> float | None:
+        """Where the scale changes: attackers' losses run away, and the good line should still be seen."""
+        return self.span[1] if len(self.span) == 3 else None
+
+    def height(self, life: Life) -> float:
+        """The loss at which a model is drawn; one that is not finite is at the upper edge."""
+        return min(max(_loss(life), self.span[0]), self.span[-1])
 
 
 def chosen(lineage: Lineage) -> Drawn:
@@ -133,9 +144,17 @@ def chosen(lineage: Lineage) -> Drawn:
     shortest = lengths[MOST_LIVES] if len(lengths) > MOST_LIVES else 0
     lives = [life for life in stayed if life.model in family or lineage.length(life) > shortest or not life.born]
     rejected, step = every([life for life in lineage.born if life.rejected], MOST_LIVES)
-    start = max((life.loss for life in lineage.lives.values() if not life.born and life.loss is not None), default=1.0)
-    worst = max((life.loss for life in lineage.line if life.loss is not None), default=start)
-    return Drawn(lives, shortest, rejected, step, max(2.5 * start, 1.2 * worst))
+    return Drawn(lives, shortest, rejected, step, _span(lineage, lives))
+
+
+def _span(lineage: Lineage, lives: Sequence[Life]) -> tuple[float, ...]:
+    """The losses that a lineage's axis has to hold."""
+    known = [life.loss for life in lives if life.loss is not None] or [1.0]
+    first = [life.loss for life in lives if not life.born and life.loss is not None] or known
+    line = [life.loss for life in lineage.line if life.loss is not None] or known
+    low, high = max(0.93 * min(known), SMALLEST_LOSS), max(1.07 * max(known), 2 * SMALLEST_LOSS)
+    bend = max(2.5 * max(first), 1.2 * max(line))
+    return (low, high) if high < 1.5 * bend else (low, bend, high)
 
 
 def _loss(life: Life) -> float:

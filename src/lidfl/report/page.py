@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -13,6 +13,7 @@ import jinja2
 import vl_convert
 
 from lidfl import tables
+from lidfl.checkpoint import write_atomically
 from lidfl.config import Experiment
 from lidfl.errors import LidflError
 from lidfl.report.figures import Figure, Key, Panel
@@ -21,7 +22,7 @@ from lidfl.tables import Grid
 INK = "currentColor"
 """Text takes the page's colour, so that charts follow it into dark mode."""
 
-PAPER_WIDTH, SMALL_WIDTH = 560, 200
+PAPER_WIDTH, SMALL_WIDTH, SMALL_HEIGHT = 560, 200, 150
 FORMATS = ("svg", "pdf", "png")
 ELSEWHERE = {"name", "out"}
 """Settings that a repeated run has its own of."""
@@ -43,6 +44,7 @@ class TableSection:
     name: str
     grid: Grid
     scene: str = ""
+    wide: bool = True
 
     @property
     def best(self) -> dict[str, float]:
@@ -68,9 +70,9 @@ class Page:
     title: str
     lead: str
     facts: list[Fact]
-    figures: list[Figure]
+    blocks: list[Figure | TableSection]
+    """Figures and tables, in the order of the page."""
     notices: list[str] = field(default_factory=list)
-    tables: list[TableSection] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     settings_title: str = "Settings"
     commands: list[tuple[str, str]] = field(default_factory=list)
@@ -81,6 +83,11 @@ class Page:
     groups: list[str] = field(default_factory=list)
     """Chapters and attacks that a reader may see alone."""
     footer: str = ""
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Its figures alone."""
+        return [block for block in self.blocks if isinstance(block, Figure)]
 
 
 def data_address(kind: str, text: str) -> str:
@@ -93,9 +100,11 @@ def render(page: Page) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    specs = {f"{figure.name}-{n}": screen(panel) for figure in page.figures for n, panel in enumerate(figure.panels)}
+    specs = {
+        f"{figure.name}-{n}": screen(panel) for figure in page.figures for n, panel in enumerate(figure.panels)
+    }
     return environment.get_template("page.html").render(
-        page=page, specs=script_safe(specs), theme=script_safe(SCREEN), drawing=vl_convert.javascript_bundle()
+        page=page, specs=script_safe(specs), theme=script_safe(SCREEN), drawing=vl_convert.javascript_bundle(None)
     )
 
 
@@ -116,34 +125,44 @@ def write_figures(figures: Sequence[Figure], folder: Path, formats: Sequence[str
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for figure in figures:
-        chart = paper(figure)
+        spec = paper(figure)
         for form in formats:
             path = folder / f"{figure.name}.{form}"
-            chart.save(str(path), **({"scale_factor": 3} if form == "png" else {}))
+            write_atomically(path, DRAW[form](spec))
             written.append(path)
     return written
 
 
-def paper(figure: Figure) -> Any:
+DRAW: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    "svg": lambda spec: vl_convert.vegalite_to_svg(spec).encode(),
+    "pdf": vl_convert.vegalite_to_pdf,
+    "png": lambda spec: vl_convert.vegalite_to_png(spec, scale=3),
+}
+
+
+def paper(figure: Figure) -> dict[str, Any]:
     """A figure as one picture with its legend, black on white."""
     width = SMALL_WIDTH if figure.small else PAPER_WIDTH
-    charts = [
-        panel.chart.properties(
-            width=width,
-            height=min(panel.height, 150) if figure.small else panel.height,
-            **({"title": panel.title} if panel.title else {}),
-        )
-        for panel in figure.panels
-    ]
+    charts = []
+    for panel in figure.panels:
+        height = SMALL_HEIGHT if figure.small else panel.height
+        chart = panel.chart.properties(width=width, height=height)
+        charts.append(chart.properties(title=panel.title) if panel.title else chart)
     whole = alt.concat(*charts, columns=3) if figure.small else alt.vconcat(*charts)
-    whole = whole if len(charts) > 1 else charts[0]
-    return alt.Chart.from_dict(whole.to_dict() | {"config": PAPER})
+    spec: dict[str, Any] = (whole if len(charts) > 1 else charts[0]).to_dict()
+    return spec | {"config": PAPER}
 
 
 def config(ink: str, **more: Any) -> dict[str, Any]:
     """How charts look."""
     faint = {"gridColor": ink, "gridOpacity": 0.12, "domainColor": ink, "domainOpacity": 0.4, "tickColor": ink}
-    text = {"labelColor": ink, "titleColor": ink, "titleFontWeight": "normal", "labelFontSize": 11, "titleFontSize": 12}
+    text = {
+        "labelColor": ink,
+        "titleColor": ink,
+        "titleFontWeight": "normal",
+        "labelFontSize": 11,
+        "titleFontSize": 12,
+    }
     return {
         "font": "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif",
         "background": None,
@@ -151,7 +170,7 @@ def config(ink: str, **more: Any) -> dict[str, Any]:
         "axis": faint | text | {"tickOpacity": 0.4, "labelOverlap": True},
         "axisY": {"minExtent": 44, "tickCount": 5},
         "title": {"color": ink, "fontWeight": "normal", "fontSize": 12},
-        "line": {"color": ink, "clip": False},
+        "line": {"color": ink},
         "text": {"color": ink},
         "rule": {"color": ink},
     } | more
@@ -162,7 +181,7 @@ PAPER = config(
     "black",
     background="white",
     font="Helvetica, Arial, sans-serif",
-    legend={"orient": "top", "labelLimit": 300, "symbolStrokeWidth": 2, "columns": 4},
+    legend={"orient": "top", "labelLimit": 300, "symbolStrokeWidth": 2, "symbolOpacity": 1, "columns": 4},
 )
 
 

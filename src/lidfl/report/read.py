@@ -144,7 +144,9 @@ def read_store(path: Path) -> list[Played]:
         runs = json.loads(path.read_text(encoding="utf-8")).values()
         found = [(run["settings"], run["summary"], run["curve"]) for run in runs]
     except (OSError, ValueError, AttributeError, TypeError, KeyError):
-        raise LidflError(f"{path} is not a results file of `lidfl reproduce`; name one, or a run directory") from None
+        raise LidflError(
+            f"{path} is not a results file of `lidfl reproduce`; name one, or a run directory"
+        ) from None
     if not found:
         raise LidflError(f"there are no results in {path}; fill it with `lidfl reproduce {path.stem}`")
     return [
@@ -216,7 +218,7 @@ def _rows(runs: Sequence[Played]) -> str:
 
 def percent(fraction: float) -> str:
     """A fraction as text: 0.6 is 60 %."""
-    return f"{100 * fraction:.3g} %"
+    return f"{100 * fraction:.2g}\u00a0%" if 0 < fraction < 0.995 else f"{100 * fraction:.0f}\u00a0%"
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,13 @@ from lidfl.report import captions, figures
 from lidfl.report.figures import MOST_METHODS, Figure, Key, Panel, origin_keys
 from lidfl.report.page import Fact, Page, TableSection, repeat_command
 from lidfl.report.read import Played, RunRecords, Scene, lowest_losses, percent, scenes, smallest_margin
+from lidfl.reproduce import names
 from lidfl.rundir import resume_command
 
 LINES = (Key("best model", "currentColor", "line"), Key("deployed by honest clients", "currentColor", "dashed"))
+
+FEW_ATTACKS = 3
+"""Up to how many attacks a heat map and a table have room side by side."""
 
 
 def run_page(run: RunRecords) -> Page:
@@ -23,7 +27,7 @@ def run_page(run: RunRecords) -> Page:
         title=experiment.name,
         lead=f"{headline(experiment)}; seed {experiment.seed}.",
         facts=run_facts(run),
-        figures=run_figures(run),
+        blocks=list(run_figures(run)),
         notices=run_notices(run),
         settings=asdict(experiment),
         commands=run_commands(run),
@@ -60,7 +64,7 @@ def run_facts(run: RunRecords) -> list[Fact]:
         facts.append(Fact(str(smallest[0]), "ballots: the smallest vote margin"))
     done = f"{run.rounds_done:,}"
     total = "" if run.rounds_done == experiment.rounds else f" of {experiment.rounds:,}"
-    return [*facts, Fact(done + total, "rounds"), Fact(f"{run.seconds:.1f} s", "in rounds")]
+    return [*facts, Fact(done + total, "rounds"), Fact(f"{run.seconds:.1f} s", "spent in rounds")]
 
 
 def run_notices(run: RunRecords) -> list[str]:
@@ -79,8 +83,8 @@ def run_notices(run: RunRecords) -> list[str]:
         )
     if not run.experiment.keeps_list:
         notices.append(
-            f"{run.experiment.method} keeps one model and holds no vote, so there are no votes, no validation losses "
-            "and no lineage to draw."
+            f"{run.experiment.method} keeps one model and holds no vote, so there are no votes, no validation "
+            "losses and no lineage to draw."
         )
     return notices
 
@@ -101,7 +105,9 @@ def run_figures(run: RunRecords) -> list[Figure]:
     if run.tested:
         keys = LINES + (origin_keys(_tested_origins(run)) if keeps_list else ())
         panel = Panel(figures.accuracy(run))
-        found.append(Figure("accuracy", "Test accuracy", captions.accuracy(run), (panel,), keys, wide=not keeps_list))
+        found.append(
+            Figure("accuracy", "Test accuracy", captions.accuracy(run), (panel,), keys, wide=not keeps_list)
+        )
     if keeps_list and lowest_losses(run.lines):
         panel = Panel(figures.loss(run))
         found.append(Figure("loss", "Validation loss", captions.loss(run), (panel,), wide=False))
@@ -118,10 +124,12 @@ def _tested_origins(run: RunRecords) -> set[Any]:
     return {run.lineage.lives[int(model)].origin for line in run.tested for model in line["accuracy"]}
 
 
-def lineage_figure(run: RunRecords, name: str = "lineage", title: str = "Lineage of the list", scene: str = "") -> Figure:
+def lineage_figure(
+    run: RunRecords, name: str = "lineage", title: str = "Lineage of the list", scene: str = ""
+) -> Figure:
     """The family tree, above a strip of those voted out at birth."""
     tree = run.lineage
-    panels = [Panel(figures.lineage(tree), height=340)]
+    panels = [Panel(figures.lineage(tree), height=figures.LINEAGE_HEIGHT)]
     if any(life.rejected for life in tree.born):
         panels.append(Panel(figures.rejected(tree), height=70))
     keys = origin_keys(life.origin for life in tree.lives.values())
@@ -131,28 +139,38 @@ def lineage_figure(run: RunRecords, name: str = "lineage", title: str = "Lineage
 def votes_figure(run: RunRecords) -> Figure:
     """The votes of each round."""
     keys = origin_keys(life.origin for life in run.lineage.lives.values())
-    return Figure("votes", "Votes for each candidate", captions.votes(run), (Panel(figures.votes(run), height=200),), keys)
+    return Figure(
+        "votes", "Votes for each candidate", captions.votes(run), (Panel(figures.votes(run), height=200),), keys
+    )
 
 
-def sweep_page(title: str, runs: Sequence[Played], *, notices: Sequence[str] = (), traced: Sequence[RunRecords] = ()) -> Page:
+def sweep_page(
+    title: str,
+    runs: Sequence[Played],
+    *,
+    notices: Sequence[str] = (),
+    traced: Sequence[RunRecords] = (),
+) -> Page:
     """The report of many runs; of a few of them the lineage may be shown too."""
     chapters = scenes(runs)
     methods = list(dict.fromkeys(method for scene in chapters for method in scene.methods))
     drawn = best_methods(chapters, methods)
     several = len(chapters) > 1
-    found: list[Figure] = []
+    found: list[Figure | TableSection] = []
     for number, scene in enumerate(chapters, start=1):
-        found += scene_figures(scene, drawn, f"-{number}" if several else "", several)
+        suffix = f"-{number}" if several else ""
+        found += [*scene_figures(scene, drawn, suffix, several), scene_table(scene, suffix, several)]
     found += [lineage_figure(run, *_lineage_title(run, number)) for number, run in enumerate(traced, start=1)]
     return Page(
         title=title,
         lead=f"{captions.count(len(runs), 'run')}: {_contents(chapters, methods)}.",
         facts=sweep_facts(runs, chapters, methods),
-        figures=found,
+        blocks=found,
         notices=list(notices),
-        tables=[scene_table(scene, f"-{n}" if several else "", several) for n, scene in enumerate(chapters, start=1)],
         settings=shared_settings([run.experiment for run in runs]),
         settings_title="What all runs share",
+        commands=[("Every run, with the paper's numbers beside ours:", f"lidfl reproduce {title}")]
+        * (title in names()),
         methods=list(figures.method_styles(drawn).values()),
         scenes=[scene.title for scene in chapters],
         groups=sorted({attack for scene in chapters for attack in scene.attacks}),
@@ -168,7 +186,9 @@ def _contents(chapters: Sequence[Scene], methods: Sequence[str]) -> str:
     attacks = {attack for scene in chapters for attack in scene.attacks}
     seeds = {run.experiment.seed for scene in chapters for run in scene.runs}
     parts = [captions.count(len(methods), "method"), captions.count(len(attacks), "attack")]
-    where = captions.listed([scene.title for scene in chapters]) if len(chapters) <= 4 else f"{len(chapters)} settings"
+    where = (
+        captions.listed([scene.title for scene in chapters]) if len(chapters) <= 4 else f"{len(chapters)} settings"
+    )
     return f"{captions.listed([*parts, captions.count(len(seeds), 'seed')])}, on {where}"
 
 
@@ -209,6 +229,7 @@ def scene_figures(scene: Scene, drawn: Sequence[str], suffix: str, several: bool
             f"Method against attack{where}",
             captions.heat_map(scene, here),
             (heat,),
+            wide=len(scene.attacks) > FEW_ATTACKS,
             scene=scene.title,
         ),
     ]
@@ -217,23 +238,22 @@ def scene_figures(scene: Scene, drawn: Sequence[str], suffix: str, several: bool
 def scene_table(scene: Scene, suffix: str, several: bool) -> TableSection:
     """The table of one chapter."""
     where = f" – {scene.title}" if several else ""
-    name = f"table{suffix}-{file_name(scene.title.replace(' ', ''))}"
-    return TableSection(f"Test accuracy, mean ± deviation over seeds{where}", name, scene.grid, scene.title)
+    name = f"table{suffix}-{file_name(*scene.title.replace(',', '').split())}"
+    title = f"Test accuracy, mean ± deviation over seeds{where}"
+    return TableSection(title, name, scene.grid, scene.title, wide=len(scene.attacks) > FEW_ATTACKS)
 
 
 def sweep_facts(runs: Sequence[Played], chapters: Sequence[Scene], methods: Sequence[str]) -> list[Fact]:
     """The numbers at the top of a sweep's page."""
-    facts = [Fact(f"{len(runs):,}", "finished runs"), Fact(f"{len(methods)}", "methods")]
-    facts.append(Fact(f"{len({run.experiment.attack for run in runs})}", "attacks"))
+    attacks = {run.experiment.attack for run in runs}
     fractions = sorted({run.experiment.byzantine_fraction for run in runs})
+    counted = [(len(runs), "finished run"), (len(methods), "method"), (len(attacks), "attack")]
+    facts = [Fact(f"{number:,}", noun if number == 1 else f"{noun}s") for number, noun in counted]
     facts.append(Fact(", ".join(percent(fraction) for fraction in fractions), "of the clients are Byzantine"))
-    worst = [
-        (min(cell.mean for (row, _), cell in scene.grid.cells.items() if row == method), method)
-        for scene in chapters[:1]
-        for method in scene.methods
-    ]
-    value, method = max(worst)
-    return [*facts, Fact(f"{value:.3f}", f"best worst case: {method}" + (f", {chapters[0].title}" if len(chapters) > 1 else ""))]
+    hardest = chapters[-1]
+    value, method = max((captions.worst_case(hardest, method)[0], method) for method in hardest.methods)
+    where = f", {hardest.title}" if len(chapters) > 1 else ""
+    return [*facts, Fact(f"{value:.3f}", f"under its worst attack: {method}{where}")]
 
 
 def shared_settings(experiments: Sequence[Experiment]) -> dict[str, Any]:
