@@ -142,3 +142,6 @@ def test_the_demo_shows_fedavg_collapse_and_lidfl_stand(tmp_path: Path) -> None:
             assert (tmp_path / cells[5] / "summary.json").exists()
     assert accuracy["fedavg"] < 0.2
     assert accuracy["lidfl"] > 0.85
+    assert out.splitlines()[-1] == "report: runs/demo.html"
+    page = (tmp_path / "runs" / "demo.html").read_text()
+    assert "Lineage of the list: demo-lidfl" in page

@@ -26,8 +26,9 @@ def write_report(
     Returns what was written: the page, then the figures.
     """
     check_formats(formats)
-    page = build(sources)
+    check_sources(sources)
     place = out or default_place(sources)
+    page = build(sources)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(place, render(page).encode())
@@ -45,6 +46,15 @@ def check_formats(formats: Sequence[str]) -> None:
             raise LidflError(f"unknown figure format '{form}'; choose from {', '.join(FORMATS)}")
 
 
+def check_sources(sources: Sequence[Path]) -> None:
+    """Refuse what is not there."""
+    if not sources:
+        raise LidflError("name a run directory, a folder of runs or a results file")
+    for source in sources:
+        if not source.exists():
+            raise LidflError(f"there is no {source}; name a run directory, a folder of runs or a results file")
+
+
 def default_place(sources: Sequence[Path]) -> Path:
     """Where the page goes unless the user says: into the folder, or beside the file."""
     if len(sources) > 1:
@@ -54,16 +64,11 @@ def default_place(sources: Sequence[Path]) -> Path:
 
 def build(sources: Sequence[Path]) -> Page:
     """The page of one run, or of many."""
-    if not sources:
-        raise LidflError("name a run directory, a folder of runs or a results file")
-    for source in sources:
-        if not source.exists():
-            raise LidflError(f"there is no {source}; name a run directory, a folder of runs or a results file")
     if len(sources) == 1 and (sources[0] / "experiment.toml").exists():
         return run_page(RunRecords.read(sources[0]))
     runs = [run for source in sources for run in read(source)]
     waiting = sum(unfinished(source) for source in sources if source.is_dir())
-    notices = [f"{count(waiting, 'run')} without a result yet left out."] if waiting else []
+    notices = [f"{count(waiting, 'run')} without a result yet: left out."] if waiting else []
     title = sources[0].resolve().stem if len(sources) == 1 else "Runs side by side"
     return sweep_page(title, runs, notices=notices, traced=few(runs))
 

@@ -137,7 +137,9 @@ def _drawn(tree: Lineage) -> str:
         text += f" ({count(hidden, 'model')} {short} are left out)"
     text += ", a dot one that was voted out at birth"
     text += f" (every {ordinal(drawn.step)} is drawn; the strip below counts all)." if drawn.step > 1 else "."
-    return text + (f" Above the dotted line, at {drawn.bend:.1f}, the scale is compressed." if drawn.bend else "")
+    text += f" Above the dotted line, at {drawn.bend:.1f}, the scale is compressed." if drawn.bend else ""
+    endless = any(life.loss is None for life in [*drawn.lives, *drawn.rejected])
+    return text + (" A loss that is not finite, or not known, is at the upper edge." if endless else "")
 
 
 def margin(run: RunRecords) -> str:

@@ -264,8 +264,11 @@ def ticks(span: Sequence[float]) -> list[float]:
     """Round numbers for a logarithmic axis: 1, 2, 3 and 5 with their tens, and tens alone above the bend."""
     low, high, *top = span
     tens = range(floor(log10(low)), ceil(log10(span[-1])) + 1)
-    found = [digit * 10.0**ten for ten in tens for digit in (1, 2, 3, 5) if low <= digit * 10.0**ten <= high]
-    if len(found) < 3:
+    for digits in (1, 2, 3, 5), (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8):
+        found = [digit * 10.0**ten for ten in tens for digit in digits if low <= digit * 10.0**ten <= high]
+        if len(found) > 2:
+            break
+    else:
         found = [float(f"{low + (high - low) * part / 4:.3g}") for part in range(1, 4)]
     above = [10.0**ten for ten in tens if top and 1.5 * high < 10.0**ten <= top[0]]
     return found + above[:: max(1, len(above) // 2)]

@@ -4,6 +4,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -104,8 +105,17 @@ def render(page: Page) -> str:
         f"{figure.name}-{n}": screen(panel) for figure in page.figures for n, panel in enumerate(figure.panels)
     }
     return environment.get_template("page.html").render(
-        page=page, specs=script_safe(specs), theme=script_safe(SCREEN), drawing=vl_convert.javascript_bundle(None)
+        page=page,
+        specs=script_safe(specs),
+        theme=script_safe(SCREEN),
+        drawing=drawing_script(),
     )
+
+
+@cache
+def drawing_script() -> str:
+    """The script that draws: vega, vega-lite and vega-embed in one."""
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 
 def script_safe(content: Any) -> str:
