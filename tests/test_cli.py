@@ -1,6 +1,8 @@
 """The command line as a newcomer meets it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +108,11 @@ def test_list_shows_every_kind_with_options(tmp_path: Path) -> None:
     out, _ = lidfl("list", cwd=tmp_path)
     for word in ("femnist", "dirichlet", "cnn", "rknn", "iterations=1", "z=20.0", "coordinated", "plurality"):
         assert word in out
+
+
+def test_the_command_does_not_wait_for_what_only_reports_need(tmp_path: Path) -> None:
+    code = "import sys, lidfl.cli; sys.exit(bool({'altair', 'vl_convert'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False).returncode == 0
 
 
 def test_pick_writes_a_model_that_loads_into_a_plain_module(finished: Path) -> None:

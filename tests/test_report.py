@@ -10,7 +10,7 @@ import pytest
 
 from lidfl import Experiment, LidflError
 from lidfl.report import build, captions, write_report
-from lidfl.report.figures import ticks
+from lidfl.report.figures import accuracy_top, ticks
 from lidfl.report.lineage import Life, Lineage, Origin, chosen, origin_of, trace
 from lidfl.report.page import TableSection, repeat_command, script_safe
 from lidfl.report.read import Played, RunRecords, lowest_losses, mean_curve, scenes, smallest_margin
@@ -194,6 +194,16 @@ def test_runaway_losses_are_compressed_and_infinite_ones_are_at_the_edge() -> No
 
 
 # Captions
+
+
+def test_an_axis_of_accuracy_ends_at_a_full_tenth() -> None:
+    assert [accuracy_top(values) for values in ([0.017], [0.58, 0.3], [0.6], [0.99], [0.0])] == [
+        0.1,
+        0.6,
+        0.7,
+        1.0,
+        0.1,
+    ]
 
 
 def test_the_lineage_in_words() -> None:

@@ -25,6 +25,7 @@ BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE, GREY = PALETTE = (
 )
 ORIGIN_COLOURS = {Origin.CLEAN: BLUE, Origin.TAINTED: SKY, Origin.POISONED: VERMILLION}
 DASHES = ([1, 0], [5, 3])
+BEST, DEPLOYED = "best model", "deployed by honest clients"
 
 MOST_METHODS = 2 * len(PALETTE)
 """How many lines a reader can tell apart."""
@@ -101,41 +102,37 @@ def round_axis(last: int, title: str | None = "round") -> alt.X:
 def accuracy(run: RunRecords) -> Drawing:
     """The best model's accuracy, what honest clients deploy, and a dot for every model of the list."""
     lines, _ = every(run.tested, MOST_POINTS)
-    best = [{"round": x["round"] + 1, "value": max(x["accuracy"].values()), "what": "best model"} for x in lines]
-    deployed = [
-        {"round": x["round"] + 1, "value": x["deployed_accuracy"], "what": "deployed by honest clients"}
-        for x in lines
+    rows = [row for line in lines for row in _tested_list(line)]
+    top = accuracy_top(row["value"] for row in rows)
+    x = round_axis(run.rounds_done)
+    y = alt.Y("value:Q", title="test accuracy", scale=alt.Scale(domain=[0, top], nice=False))
+    dash = alt.Scale(domain=[BEST, DEPLOYED], range=[[1, 0], [5, 3]])
+    curves = alt.Chart(data(rows)).mark_line(strokeWidth=2)
+    models = alt.Chart(data([row for line in lines for row in _tested_models(line, run.lineage)]))
+    dots = models.mark_circle(size=36, opacity=0.85 if run.experiment.keeps_list else 0)
+    tooltip = [
+        alt.Tooltip("round:Q", format=","),
+        "model:N",
+        alt.Tooltip("value:Q", title="test accuracy", format=".3f"),
+        alt.Tooltip("origin:N", title="it is"),
     ]
-    y = alt.Y("value:Q", title="test accuracy", scale=alt.Scale(domainMin=0))
-    curves = (
-        alt.Chart(data(best + deployed))
-        .mark_line(strokeWidth=2)
-        .encode(
-            x=round_axis(run.rounds_done),
-            y=y,
-            strokeDash=alt.StrokeDash(
-                "what:N",
-                title=None,
-                scale=alt.Scale(domain=["best model", "deployed by honest clients"], range=[[1, 0], [5, 3]]),
-            ),
-        )
+    colour = {"color": origin_colour()} if run.experiment.keeps_list else {}
+    return curves.encode(x=x, y=y, strokeDash=alt.StrokeDash("what:N", title=None, scale=dash)) + dots.encode(
+        x=x, y=y, tooltip=tooltip, **colour
     )
-    dots = (
-        alt.Chart(data([row for line in lines for row in _tested_models(line, run.lineage)]))
-        .mark_circle(size=36, opacity=0.85)
-        .encode(
-            x=round_axis(run.rounds_done),
-            y=y,
-            color=origin_colour(),
-            tooltip=[
-                alt.Tooltip("round:Q", format=","),
-                "model:N",
-                alt.Tooltip("value:Q", title="test accuracy", format=".3f"),
-                alt.Tooltip("origin:N", title="it is"),
-            ],
-        )
-    )
-    return curves + dots
+
+
+def accuracy_top(values: Iterable[float]) -> float:
+    """The end of an axis of accuracy: the next full tenth above all values."""
+    return min(1.0, ceil(10.2 * max(values, default=1.0)) / 10) or 0.1
+
+
+def _tested_list(line: Row) -> list[Row]:
+    number = line["round"] + 1
+    return [
+        {"round": number, "value": max(line["accuracy"].values()), "what": BEST},
+        {"round": number, "value": line["deployed_accuracy"], "what": DEPLOYED},
+    ]
 
 
 def _tested_models(line: Row, lineage: Lineage) -> list[Row]:
@@ -252,11 +249,12 @@ def _loss_axis(drawn: Drawn) -> alt.Y:
     """Losses on a logarithmic scale, compressed above its bend."""
     pixels = [LINEAGE_HEIGHT, *([BEND_HEIGHT] if drawn.bend else []), 0]
     scale = alt.Scale(type="log", domain=list(drawn.span), range=pixels, nice=False)
+    values = ticks(drawn.span)
     return alt.Y(
         "loss:Q",
         title="validation loss",
         scale=scale,
-        axis=alt.Axis(values=ticks(drawn.span), format="~g", labelOverlap=False),
+        axis=alt.Axis(values=values, tickCount=len(values), format="~g", labelOverlap=False),
     )
 
 
@@ -385,7 +383,7 @@ def phases(run: RunRecords) -> Drawing:
     room = alt.Scale(domain=[0, 1.35 * max(found.values())], nice=False)
     base = alt.Chart(data(rows)).encode(
         y=alt.Y("phase:N", title=None, sort=list(found), axis=alt.Axis(grid=False)),
-        x=alt.X("seconds:Q", title="seconds", scale=room, axis=alt.Axis(grid=False)),
+        x=alt.X("seconds:Q", title="seconds", scale=room, axis=alt.Axis(grid=False, tickCount=6)),
         tooltip=["phase:N", alt.Tooltip("seconds:Q", format=".2f")],
     )
     bars = base.mark_bar(color=BLUE, height={"band": 0.7})
@@ -393,6 +391,12 @@ def phases(run: RunRecords) -> Drawing:
 
 
 # A sweep
+
+MEAN_TOOLTIP = [
+    alt.Tooltip("mean:Q", format=".3f"),
+    alt.Tooltip("std:Q", title="deviation", format=".3f"),
+    alt.Tooltip("runs:Q"),
+]
 
 
 def method_styles(methods: Sequence[str]) -> dict[str, Key]:
@@ -411,82 +415,62 @@ def shown(methods: Sequence[str]) -> tuple[alt.Parameter, str]:
 
 def curves(scene: Scene, attack: str, methods: Sequence[str], highest: float) -> Drawing:
     """Accuracy over rounds under one attack: a line a method, with a band of one deviation over seeds."""
+    keys = method_styles(methods).values()
+    colours = alt.Scale(domain=list(methods), range=[key.colour for key in keys])
+    dashes = alt.Scale(domain=list(methods), range=[DASHES[int(key.shape[-1])] for key in keys])
+    parameter, test = shown(methods)
+    base = (
+        alt.Chart(data(_curve_rows(scene, attack, methods)))
+        .transform_filter(test)
+        .encode(
+            x=round_axis(max(run.experiment.rounds for run in scene.runs)),
+            color=alt.Color("method:N", title=None, scale=colours),
+        )
+    )
+
+    def y(field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", title="test accuracy", scale=alt.Scale(domain=[0, highest], nice=False))
+
+    band = base.mark_area(opacity=0.2).encode(y=y("low"), y2="high:Q")
+    dash = alt.StrokeDash("method:N", title=None, scale=dashes)
+    line = base.mark_line(strokeWidth=2).encode(y=y("mean"), strokeDash=dash)
+    tooltip = ["method:N", alt.Tooltip("round:Q", format=","), *MEAN_TOOLTIP]
+    points = base.mark_circle(size=150, opacity=0).encode(y=y("mean"), tooltip=tooltip)
+    return (band + line + points).add_params(parameter)
+
+
+def _curve_rows(scene: Scene, attack: str, methods: Sequence[str]) -> list[Row]:
     rows = []
     for method in methods:
         runs = scene.of(method, attack)
         for point in mean_curve(runs) if runs else []:
             low, high = max(0.0, point.mean - point.deviation), min(1.0, point.mean + point.deviation)
             row = {"round": point.round, "method": method, "mean": round(point.mean, 4), "runs": point.runs}
-            row |= {"low": round(low, 4), "high": round(high, 4), "std": round(point.deviation, 4)}
-            rows.append(row)
-    last = max(run.experiment.rounds for run in scene.runs)
-    styles = method_styles(methods)
-    colours = alt.Scale(domain=list(methods), range=[key.colour for key in styles.values()])
-    dashes = alt.Scale(domain=list(methods), range=[DASHES[int(key.shape[-1])] for key in styles.values()])
-    parameter, test = shown(methods)
-    base = (
-        alt.Chart(data(rows))
-        .transform_filter(test)
-        .encode(x=round_axis(last), color=alt.Color("method:N", title=None, scale=colours))
-    )
-    scale = alt.Scale(domain=[0, highest], nice=False)
-    y = alt.Y("mean:Q", title="test accuracy", scale=scale)
-    band = base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", title="test accuracy", scale=scale), y2="high:Q")
-    line = base.mark_line(strokeWidth=2).encode(
-        y=y, strokeDash=alt.StrokeDash("method:N", title=None, scale=dashes)
-    )
-    points = base.mark_circle(size=150, opacity=0).encode(
-        y=y,
-        tooltip=[
-            "method:N",
-            alt.Tooltip("round:Q", format=","),
-            alt.Tooltip("mean:Q", format=".3f"),
-            alt.Tooltip("std:Q", title="deviation", format=".3f"),
-            "runs:Q",
-        ],
-    )
-    return (band + line + points).add_params(parameter)
+            rows.append(row | {"low": round(low, 4), "high": round(high, 4), "std": round(point.deviation, 4)})
+    return rows
 
 
 def heat_map(scene: Scene, methods: Sequence[str]) -> Drawing:
     """The mean accuracy of each method under each attack, as a colour and a number."""
-    grid = scene.grid
-    found = {key: cell for key, cell in grid.cells.items() if key[0] in methods}
+    attacks = list(scene.grid.columns)
+    cells = [(place, cell) for place, cell in scene.grid.cells.items() if place[0] in methods]
     rows = [
-        {
-            "method": method,
-            "attack": attack,
-            "mean": round(cell.mean, 4),
-            "std": round(cell.deviation, 4),
-            "runs": len(cell.values),
-        }
-        for (method, attack), cell in found.items()
+        {"method": method, "attack": attack, "mean": round(cell.mean, 4), "std": round(cell.deviation, 4)}
+        | {"runs": len(cell.values)}
+        for (method, attack), cell in cells
     ]
+    slant = alt.Axis(labelAngle=0 if len(attacks) <= 4 else -35, labelOverlap=False, grid=False)
     parameter, test = shown(methods)
     base = (
         alt.Chart(data(rows))
         .transform_filter(test)
         .encode(
-            x=alt.X(
-                "attack:N",
-                title=None,
-                sort=list(grid.columns),
-                axis=alt.Axis(labelAngle=0 if len(grid.columns) <= 4 else -35, grid=False),
-            ),
+            x=alt.X("attack:N", title=None, sort=attacks, axis=slant),
             y=alt.Y("method:N", title=None, sort=list(methods), axis=alt.Axis(grid=False)),
-            tooltip=[
-                "method:N",
-                "attack:N",
-                alt.Tooltip("mean:Q", format=".3f"),
-                alt.Tooltip("std:Q", title="deviation", format=".3f"),
-                "runs:Q",
-            ],
+            tooltip=["method:N", "attack:N", *MEAN_TOOLTIP],
         )
     )
-    colour = alt.Color(
-        "mean:Q", title="test accuracy", scale=alt.Scale(scheme="viridis", domain=[0, 1]), legend=None
-    )
-    cells = base.mark_rect().encode(color=colour)
+    colour = alt.Color("mean:Q", scale=alt.Scale(scheme="viridis", domain=[0, 1]), legend=None)
     ink = alt.condition(alt.datum.mean > 0.5, alt.value("black"), alt.value("white"))
     numbers = base.mark_text(fontSize=12).encode(text=alt.Text("mean:Q", format=".2f"), color=ink)
-    return (cells + numbers).add_params(parameter)
+    return (base.mark_rect().encode(color=colour) + numbers).add_params(parameter)

@@ -177,7 +177,7 @@ def config(ink: str, **more: Any) -> dict[str, Any]:
         "font": "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif",
         "background": None,
         "view": {"stroke": None},
-        "axis": faint | text | {"tickOpacity": 0.4, "labelOverlap": True},
+        "axis": faint | text | {"tickOpacity": 0.4, "labelOverlap": True, "labelSeparation": 6},
         "axisY": {"minExtent": 44, "tickCount": 5},
         "title": {"color": ink, "fontWeight": "normal", "fontSize": 12},
         "line": {"color": ink},

@@ -8,13 +8,13 @@ from typing import Any
 from lidfl.config import Experiment, file_name
 from lidfl.display import headline
 from lidfl.report import captions, figures
-from lidfl.report.figures import MOST_METHODS, Figure, Key, Panel, origin_keys
+from lidfl.report.figures import BEST, DEPLOYED, MOST_METHODS, Figure, Key, Panel, origin_keys
 from lidfl.report.page import Fact, Page, TableSection, repeat_command
 from lidfl.report.read import Played, RunRecords, Scene, lowest_losses, percent, scenes, smallest_margin
 from lidfl.reproduce import names
 from lidfl.rundir import resume_command
 
-LINES = (Key("best model", "currentColor", "line"), Key("deployed by honest clients", "currentColor", "dashed"))
+LINES = (Key(BEST, "currentColor", "line"), Key(DEPLOYED, "currentColor", "dashed"))
 
 FEW_ATTACKS = 3
 """Up to how many attacks a heat map and a table have room side by side."""
@@ -24,7 +24,7 @@ def run_page(run: RunRecords) -> Page:
     """The report of one run."""
     experiment = run.experiment
     return Page(
-        title=experiment.name,
+        title=run.directory.path.resolve().name,
         lead=f"{headline(experiment)}; seed {experiment.seed}.",
         facts=run_facts(run),
         blocks=list(run_figures(run)),
@@ -50,7 +50,10 @@ def run_facts(run: RunRecords) -> list[Fact]:
     facts = []
     if run.summary:
         facts = [
-            Fact(f"{run.summary['test_accuracy']:.3f}", "test accuracy of the best model"),
+            Fact(
+                f"{run.summary['test_accuracy']:.3f}",
+                "test accuracy, best model" if experiment.keeps_list else "test accuracy",
+            ),
             Fact(f"{run.summary['deployed_accuracy']:.3f}", "deployed by honest clients"),
         ]
     elif tested:
@@ -209,7 +212,7 @@ def scene_figures(scene: Scene, drawn: Sequence[str], suffix: str, several: bool
         return []
     tops = [c.mean + c.deviation for c in scene.grid.cells.values()]
     tops += [value for run in scene.runs for _, value in run.curve]
-    highest = min(1.0, -(-max(tops) * 1.02 // 0.1) * 0.1)
+    highest = figures.accuracy_top(tops)
     panels = tuple(
         Panel(figures.curves(scene, attack, drawn, highest), attack, 170, attack) for attack in scene.attacks
     )
