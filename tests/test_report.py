@@ -10,10 +10,11 @@ import pytest
 
 from lidfl import Experiment, LidflError
 from lidfl.report import build, captions, write_report
-from lidfl.report.figures import accuracy_top, ticks
+from lidfl.report.figures import Figure, accuracy_top, ticks
 from lidfl.report.lineage import Life, Lineage, Origin, chosen, origin_of, trace
 from lidfl.report.page import TableSection, repeat_command, script_safe
 from lidfl.report.read import Played, RunRecords, lowest_losses, mean_curve, scenes, smallest_margin
+from lidfl.report.story import sweep_page
 from lidfl.report.thinning import every
 from lidfl.rundir import Born, RunDirectory, births
 from lidfl.tables import as_csv, as_latex
@@ -310,6 +311,17 @@ def test_runs_that_differ_in_more_than_their_seed_are_not_averaged() -> None:
     assert [chapter.title for chapter in fractions] == [
         *("digits-lr, 40\u00a0% Byzantine", "digits-lr, 60\u00a0% Byzantine"),
     ]
+
+
+def test_of_too_many_methods_the_best_are_drawn_and_the_table_has_all() -> None:
+    runs = [played("lidfl", 1, rate, learning_rate=rate) for rate in (number / 100 for number in range(1, 31))]
+    page = sweep_page("grid", runs)
+    assert [key.label for key in page.methods] == [f"lidfl {number / 100}" for number in range(17, 31)]
+    curves, _, table = page.blocks
+    assert isinstance(curves, Figure)
+    assert isinstance(table, TableSection)
+    assert "Only the 14 best of 30 methods are drawn; the table has them all." in curves.caption
+    assert len(table.grid.rows) == 30
 
 
 def test_downloads_hold_the_table_itself() -> None:

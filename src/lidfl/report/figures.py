@@ -109,7 +109,7 @@ def accuracy(run: RunRecords) -> Drawing:
     dash = alt.Scale(domain=[BEST, DEPLOYED], range=[[1, 0], [5, 3]])
     curves = alt.Chart(data(rows)).mark_line(strokeWidth=2)
     models = alt.Chart(data([row for line in lines for row in _tested_models(line, run.lineage)]))
-    dots = models.mark_circle(size=36, opacity=0.85 if run.experiment.keeps_list else 0)
+    dots = models.mark_circle(size=12 if len(lines) > 60 else 36, opacity=0.7 if run.experiment.keeps_list else 0)
     tooltip = [
         alt.Tooltip("round:Q", format=","),
         "model:N",
@@ -117,9 +117,8 @@ def accuracy(run: RunRecords) -> Drawing:
         alt.Tooltip("origin:N", title="it is"),
     ]
     colour = {"color": origin_colour()} if run.experiment.keeps_list else {}
-    return curves.encode(x=x, y=y, strokeDash=alt.StrokeDash("what:N", title=None, scale=dash)) + dots.encode(
-        x=x, y=y, tooltip=tooltip, **colour
-    )
+    kind = alt.StrokeDash("what:N", title=None, scale=dash)
+    return dots.encode(x=x, y=y, tooltip=tooltip, **colour) + curves.encode(x=x, y=y, strokeDash=kind)
 
 
 def accuracy_top(values: Iterable[float]) -> float:

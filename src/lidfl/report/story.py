@@ -7,6 +7,7 @@ from typing import Any
 
 from lidfl.config import Experiment, file_name
 from lidfl.display import headline
+from lidfl.errors import LidflError
 from lidfl.report import captions, figures
 from lidfl.report.figures import BEST, DEPLOYED, MOST_METHODS, Figure, Key, Panel, origin_keys
 from lidfl.report.page import Fact, Page, TableSection, repeat_command
@@ -172,13 +173,21 @@ def sweep_page(
         notices=list(notices),
         settings=shared_settings([run.experiment for run in runs]),
         settings_title="What all runs share",
-        commands=[("Every run, with the paper's numbers beside ours:", f"lidfl reproduce {title}")]
-        * (title in names()),
+        commands=sweep_commands(title),
         methods=list(figures.method_styles(drawn).values()),
         scenes=[scene.title for scene in chapters],
         groups=sorted({attack for scene in chapters for attack in scene.attacks}),
         footer=footer(runs[0].summary),
     )
+
+
+def sweep_commands(title: str) -> list[tuple[str, str]]:
+    """How to repeat a sweep, if it is one of the paper's; an installed package may not have these."""
+    try:
+        known = title in names()
+    except LidflError:
+        return []
+    return [("Every run, with the paper's numbers beside ours:", f"lidfl reproduce {title}")] if known else []
 
 
 def _lineage_title(run: RunRecords, number: int) -> tuple[str, str]:
