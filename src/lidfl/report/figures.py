@@ -3,6 +3,7 @@
 Nothing here says how wide a chart is or what colour its text has: the page and the paper each add their own.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
@@ -320,32 +321,16 @@ def _bold_rows(tree: Lineage, drawn: Drawn) -> list[Row]:
 
 def rejected(tree: Lineage, bins: int = 50) -> Drawing:
     """How many models were voted out in the round they were born, over rounds."""
-    width = max(1, -(-tree.rounds // bins))
-    counts: dict[tuple[int, Origin], int] = {}
-    for life in tree.born:
-        if life.rejected:
-            key = (life.born - 1) // width * width, life.origin
-            counts[key] = counts.get(key, 0) + 1
-    rows, height = [], dict.fromkeys((start for start, _ in counts), 0)
-    for origin in ORIGIN_COLOURS:
-        for start in sorted(height):
-            count = counts.get((start, origin), 0)
-            end = min(start + width, tree.rounds)
-            row = {"round": start, "until": end, "from": height[start], "to": height[start] + count, "count": count}
-            rows += [row | {"origin": origin, "rounds": f"{start + 1:,} to {end:,}"}] if count else []
-            height[start] += count
+    rows = _rejected_rows(tree, width=max(1, -(-tree.rounds // bins)))
+    top = max(row["to"] for row in rows)
+    axis = alt.Axis(values=sorted({0, ceil(top / 2), top}), format="d")
     return (
         alt.Chart(data(rows))
         .mark_rect()
         .encode(
             x=round_axis(tree.rounds),
             x2="until:Q",
-            y=alt.Y(
-                "from:Q",
-                title="out at birth",
-                axis=alt.Axis(tickCount=3, tickMinStep=1),
-                scale=alt.Scale(nice=False),
-            ),
+            y=alt.Y("from:Q", title="out at birth", axis=axis, scale=alt.Scale(domain=[0, top], nice=False)),
             y2="to:Q",
             color=origin_colour(),
             tooltip=[
@@ -355,6 +340,20 @@ def rejected(tree: Lineage, bins: int = 50) -> Drawing:
             ],
         )
     )
+
+
+def _rejected_rows(tree: Lineage, width: int) -> list[Row]:
+    """So many rounds a bar, the origins on top of each other."""
+    counts = Counter(((life.born - 1) // width * width, life.origin) for life in tree.born if life.rejected)
+    rows: list[Row] = []
+    for start in sorted({start for start, _ in counts}):
+        end, below = min(start + width, tree.rounds), 0
+        for origin in ORIGIN_COLOURS:
+            count = counts[start, origin]
+            row = {"round": start, "until": end, "from": below, "to": below + count, "count": count}
+            rows += [row | {"origin": origin, "rounds": f"{start + 1:,} to {end:,}"}] if count else []
+            below += count
+    return rows
 
 
 def margin(run: RunRecords) -> Drawing:
