@@ -1,6 +1,8 @@
 """The command line as a newcomer meets it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +110,11 @@ def test_list_shows_every_kind_with_options(tmp_path: Path) -> None:
         assert word in out
 
 
+def test_the_command_does_not_wait_for_what_only_reports_need(tmp_path: Path) -> None:
+    code = "import sys, lidfl.cli; sys.exit(bool({'altair', 'vl_convert'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False).returncode == 0
+
+
 def test_pick_writes_a_model_that_loads_into_a_plain_module(finished: Path) -> None:
     out, _ = lidfl("pick", "runs/first-2024", "--client", 3, "--out", "mine.safetensors", cwd=finished)
     assert out.count("chosen") == 1
@@ -142,3 +149,6 @@ def test_the_demo_shows_fedavg_collapse_and_lidfl_stand(tmp_path: Path) -> None:
             assert (tmp_path / cells[5] / "summary.json").exists()
     assert accuracy["fedavg"] < 0.2
     assert accuracy["lidfl"] > 0.85
+    assert out.splitlines()[-1] == "report: runs/demo.html"
+    page = (tmp_path / "runs" / "demo.html").read_text()
+    assert "Lineage of the list: demo-lidfl" in page

@@ -21,6 +21,7 @@ LAYERS = [
     {"sweep"},
     {"reproduce"},
     {"display"},
+    {"report"},
     {"cli"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

@@ -203,6 +203,28 @@ class TableOfResults:
 
 
 @dataclass
+class Report:
+    """Write a run or a sweep as one HTML page that opens anywhere, and as figures for a paper."""
+
+    sources: tyro.conf.Positional[tuple[Path, ...]]
+    """A run directory, a folder of runs, or a results file; several are shown together."""
+    out: Path | None = None
+    """The page (default: report.html in the folder)."""
+    figures: Path | None = None
+    """A folder for the figures as files (default: none are written)."""
+    formats: tuple[str, ...] = ("svg", "pdf", "png")
+    """How figures are written."""
+
+    def __call__(self) -> None:
+        """Write the page and say where it is."""
+        from lidfl.report import write_report  # its libraries take a second to load, which only a report should
+
+        page, *drawn = write_report(self.sources, out=self.out, figures=self.figures, formats=self.formats)
+        more = f", {len(drawn)} figures in {self.figures}" if drawn else ""
+        Console().print(f"report: {page}{more}", highlight=False, soft_wrap=True)
+
+
+@dataclass
 class ListRegistered:
     """Show every data set, partition, model, aggregator, attack and election, with its options."""
 
@@ -225,16 +247,22 @@ class Demo:
     """Where the two run directories go."""
 
     def __call__(self) -> None:
-        """Run both and print the table."""
+        """Run both, print the table and write their report."""
+        from lidfl.report import write_report  # as above
+
         console = Console()
         table = Table("method", "test accuracy", "deployed", "seconds", "run directory")
+        places = []
         for method in ["fedavg", "lidfl"]:
             out = str(self.out / f"demo-{method}")
             experiment = Experiment(name=f"demo-{method}", method=method, attack="sign_flip", out=out)
             summary = run_shown(experiment, console, overwrite=True)
             accuracies = [f"{summary[key]:.3f}" for key in ("test_accuracy", "deployed_accuracy")]
             table.add_row(method, *accuracies, f"{summary['seconds']:.1f}", out)
+            places.append(Path(out))
         console.print(table)
+        page, *_ = write_report(places, out=self.out / "demo.html")
+        console.print(f"report: {page}", highlight=False, soft_wrap=True)
 
 
 def run_shown(
@@ -267,6 +295,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "sweep": SweepRuns,
     "table": TableOfResults,
     "reproduce": Reproduce,
+    "report": Report,
     "pick": Pick,
     "list": ListRegistered,
     "demo": Demo,

@@ -34,6 +34,30 @@ MAY_DIFFER = {"name", "out", "rounds", "device"}
 
 
 @dataclass(frozen=True)
+class Born:
+    """A model that joined the list, as rounds.jsonl tells it."""
+
+    model: int
+    parents: tuple[int, ...]
+    """The models that it was made from."""
+    clients: tuple[int, ...]
+    """Whose updates went into it."""
+    honest: bool | None
+    """Whether none of them is Byzantine; None if the server made it of other models."""
+
+
+def births(line: Line) -> list[Born]:
+    """The models that were born in a round; a line names one itself, or lists them under `born`."""
+    if "born" in line:
+        return [Born(b["model"], tuple(b["parents"]), tuple(b["clients"]), b["honest"]) for b in line["born"]]
+    if "model" not in line:
+        return []
+    client, parent = line["client"], line["parent"]
+    clients = tuple(client) if isinstance(client, list) else (client,)
+    return [Born(line["model"], (parent,) if parent >= 0 else (), clients, line["honest"])]
+
+
+@dataclass(frozen=True)
 class Task:
     """What a run's models are for."""
 
@@ -125,10 +149,11 @@ class RunDirectory:
         return state
 
     def lines(self) -> Iterator[Line]:
-        """The records, one by one."""
+        """The records, one by one, but for a last one that is still being written."""
         with self.rounds_file.open(encoding="utf-8") as file:
             for line in file:
-                yield json.loads(line)
+                if line.endswith("\n"):
+                    yield json.loads(line)
 
     def finish(self, state: State, summary: dict[str, Any]) -> None:
         """Write the final list and the result; the checkpoint stays, so that a run can be made longer."""
