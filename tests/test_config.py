@@ -95,3 +95,36 @@ def test_every_setting_has_help_and_a_value_once_built() -> None:
 
 def test_the_default_directory_is_named_after_run_and_seed() -> None:
     assert Experiment(name="first", seed=3).out == "runs/first-3"
+
+
+@pytest.mark.parametrize(
+    "settings", [dict(candidates=2), dict(proposal="rknn", propose="all"), dict(proposal="rknn+meb")]
+)
+def test_several_candidates_under_plurality_are_allowed_and_warned_about(settings: dict[str, Any]) -> None:
+    (caution,) = Experiment(**settings).cautions
+    assert "colluding voters can remove them all; set --election ranked" in caution
+    assert Experiment(**settings, election="ranked").cautions == []
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, dict(proposal="rknn"), dict(method="fedavg"), dict(method="lidfl-ranked")]
+)
+def test_what_keeps_its_guarantee_is_not_warned_about(settings: dict[str, Any]) -> None:
+    assert Experiment(**settings).cautions == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (dict(voters=21), "voters must be from 0 .all. to num_clients, 20"),
+        (dict(workers=-1), "workers must be from 0 .all. to num_clients, 20"),
+        (dict(candidates=0), "candidates must be at least 1, not 0"),
+        (dict(propose="some"), "unknown propose 'some'; choose from one, all"),
+        (dict(parent="mine"), "unknown parent 'mine'; choose from uniform, favourite"),
+        (dict(method="gm", election="ranked"), "election goes with method = lidfl; leave it out with gm"),
+        (dict(method="oracle", voters=3), "voters goes with method = lidfl; leave it out with oracle"),
+    ],
+)
+def test_a_slip_in_the_rules_of_a_round_is_named_with_its_fix(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(LidflError, match=message):
+        Experiment(**settings)

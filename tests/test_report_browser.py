@@ -120,7 +120,7 @@ def test_a_page_opens_without_a_network_and_without_complaint(
     assert requested(browser) == {page.as_uri()}
 
 
-@pytest.mark.parametrize(("name", "number"), [("run_page", 6), ("sweep_page", 6)])
+@pytest.mark.parametrize(("name", "number"), [("run_page", 7), ("sweep_page", 6)])
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
 def test_every_figure_is_drawn_and_fits_the_screen(
     browser: Chrome, name: str, number: int, width: int, request: pytest.FixtureRequest

@@ -21,7 +21,7 @@ from lidfl.aggregators import aggregator
 from lidfl.attacks import attack
 from lidfl.datasets import dataset
 from lidfl.datasets.federated import parse_split
-from lidfl.elections import election
+from lidfl.elections import SINGLE_CHOICE, election
 from lidfl.errors import LidflError
 from lidfl.partitions import partition
 from lidfl.protocol import resolve_proposals
@@ -150,6 +150,17 @@ class Experiment:
     def compares_updates(self) -> bool:
         """Whether candidates are made from many clients' updates, or each from one."""
         return self.proposal != "client"
+
+    @property
+    def cautions(self) -> list[str]:
+        """What is allowed and yet likely to be a mistake, each with the way out."""
+        several = self.candidates > 1 or self.propose == "all" or "+" in self.proposal
+        if self.keeps_list and several and self.election in SINGLE_CHOICE:
+            return [
+                f"several candidates a round under {self.election}: honest votes split over them, and colluding "
+                "voters can remove them all; set --election ranked, which keeps one for any number of candidates"
+            ]
+        return []
 
     @property
     def smallest_list(self) -> int:

@@ -1,5 +1,6 @@
 """Runs an experiment in process, from its settings to its run directory."""
 
+import logging
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -21,6 +22,8 @@ from lidfl.protocol import Birth, ModelList, Outcome, drive
 from lidfl.rundir import Line, Records, RunDirectory
 from lidfl.server import Server
 from lidfl.simulator import Simulator
+
+log = logging.getLogger(__name__)
 
 Summary = dict[str, Any]
 
@@ -63,6 +66,8 @@ def run(
 
     >>> summary = run(Experiment(rounds=30, out="runs/first"))  # doctest: +SKIP
     """
+    for caution in experiment.cautions:
+        log.warning(caution)
     directory = RunDirectory(experiment.out)
     if resume and experiment.engine == "auto":
         experiment = experiment.with_settings(engine=directory.engine())
@@ -179,7 +184,9 @@ def summarise(experiment: Experiment, simulator: Simulator, state: State, direct
     """
     models = state.models
     accuracies = simulator.accuracies(models).mean(0)
-    seconds = sum(line["seconds"] for line in directory.lines())
+    lines = list(directory.lines())
+    seconds = sum(line["seconds"] for line in lines)
+    margins = [line["margin"] for line in lines if line.get("margin") is not None]
     return {
         "test_accuracy": float(accuracies.max()),
         "deployed_accuracy": simulator.deployed_accuracy(models),
@@ -188,6 +195,7 @@ def summarise(experiment: Experiment, simulator: Simulator, state: State, direct
         "rounds": experiment.rounds,
         "seconds": seconds,
         "seconds_per_round": seconds / state.rounds_done,
+        "smallest_margin": min(margins, default=None),
         "diverged_at": state.rounds_done if state.rounds_done < experiment.rounds else None,
         "list_size": experiment.list_size,
         "num_byzantine": experiment.num_byzantine,
