@@ -20,6 +20,7 @@ LAYERS = [
     {"tables"},
     {"sweep"},
     {"reproduce"},
+    {"reproduction"},
     {"display"},
     {"report"},
     {"cli"},

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,18 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.table import Table
 
-from lidfl import aggregators, attacks, elections, models, partitions, protocol, reproduce, tables, vote_attacks
+from lidfl import (
+    aggregators,
+    attacks,
+    elections,
+    models,
+    partitions,
+    protocol,
+    reproduce,
+    reproduction,
+    tables,
+    vote_attacks,
+)
 from lidfl.config import Experiment, read_toml
 from lidfl.datasets import dataset
 from lidfl.display import display, estimate_table, watch
@@ -144,7 +155,7 @@ class Reproduce:
     """Run one of the paper's tables and print ours beside the paper's, cell by cell."""
 
     name: tyro.conf.Positional[str]
-    """Which one, such as femnist-lr-0.6; `list` shows them all."""
+    """Which one, such as femnist-lr-0.6; `all` for all; `list` shows them."""
     scale: float = 1.0
     """How many of the paper's rounds to play: 0.2 is a fifth."""
     seeds: int | None = None
@@ -159,6 +170,8 @@ class Reproduce:
     """Where results are kept once runs are finished; what is there is not run again."""
     show_only: bool = False
     """Run nothing, compare what is there."""
+    page: Path | None = None
+    """Also write all that is kept, of every experiment, as a page of Markdown."""
 
     def __call__(self) -> None:
         """Run what is not finished, then compare."""
@@ -166,6 +179,13 @@ class Reproduce:
         if self.name == "list":
             console.print("\n".join(reproduce.names()), highlight=False)
             return
+        for name in reproduce.names() if self.name == "all" else [self.name]:
+            replace(self, name=name).one(console)
+        if self.page:
+            self.page.write_text(reproduction.page(self.results), encoding="utf-8")
+
+    def one(self, console: Console) -> None:
+        """One experiment."""
         sweep = reproduce.planned(self.name, scale=self.scale, seeds=self.seeds, groups=self.groups, out=self.out)
         store = reproduce.Store(self.results, self.name)
         missing = store.missing(sweep)

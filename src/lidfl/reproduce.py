@@ -110,8 +110,15 @@ class Store:
 
     def results(self, sweep: Sweep) -> list[Result]:
         """The runs of a sweep that are kept here."""
-        kept = [self.runs[directory_name(e)] for e in sweep.runs if directory_name(e) in self.runs]
-        return [(Experiment.of(run["settings"]), run["summary"]) for run in kept]
+        return [_result(self.runs[directory_name(e)]) for e in sweep.runs if directory_name(e) in self.runs]
+
+    def everything(self) -> list[Result]:
+        """Every run that is kept here, whatever its rounds."""
+        return list(map(_result, self.runs.values()))
+
+
+def _result(run: dict[str, Any]) -> Result:
+    return Experiment.of(run["settings"]), run["summary"]
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,111 @@
+"""The page that sets all our results beside the paper's: made from the committed results alone."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lidfl.reproduce import Compared, Store, compare, folder, names, planned
+from lidfl.tables import Grid, Result
+
+NOTABLE = 0.05
+"""A difference from the paper that is larger than this is explained."""
+
+HEAD = """\
+# The paper's tables, run again
+
+Every cell: ours (mean ± standard deviation over seeds), the paper's in brackets, the difference. Made by
+
+    lidfl reproduce all --show-only --page docs/reproduction.md
+
+from the files in `results/`, which hold each run's settings, summary, accuracy over rounds and the commit that
+it was run with. `lidfl reproduce NAME` runs what is missing there. A dash is a cell that has not been run yet.
+A number in **bold** differs from the paper's by more than 0.05; below its table stands why.
+"""
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One experiment of the paper with what we have of it."""
+
+    name: str
+    planned_runs: int
+    found: Sequence[Result]
+    grid: Grid
+    cells: Sequence[Compared]
+
+
+def chapter(name: str, results: Path) -> Chapter:
+    """What is kept of an experiment: at the paper's rounds, or else at the scale that was run."""
+    sweep = planned(name)
+    store = Store(results, name)
+    found = store.results(sweep) or store.everything()
+    grid, cells = compare(sweep, found)
+    return Chapter(name, len(sweep.runs), found, grid, cells)
+
+
+def page(results: Path) -> str:
+    """The whole page as Markdown."""
+    reasons = read_reasons()
+    papers = [name for name in names() if not name.startswith("beyond")]
+    return "\n".join([HEAD, *(_section(chapter(name, results), reasons) for name in papers)])
+
+
+def read_reasons() -> list[dict[str, str]]:
+    """Why cells differ: experiment, row and column, each of which may be `*`, and a sentence."""
+    with (folder() / "differences.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def reason(name: str, cell: Compared, reasons: Iterable[dict[str, str]]) -> str | None:
+    """The first sentence in the file that fits a cell."""
+    place = {"experiment": name, "row": cell.row, "column": cell.column}
+    fitting = (r["why"] for r in reasons if all(r[key] in ("*", value) for key, value in place.items()))
+    return next(fitting, None)
+
+
+def _section(chapter: Chapter, reasons: Sequence[dict[str, str]]) -> str:
+    if not chapter.found:
+        return f"## {chapter.name}\n\nNot run yet: {chapter.planned_runs} runs.\n"
+    texts = {(cell.row, cell.column): _text(cell) for cell in chapter.cells}
+    header = [chapter.grid.corner, *chapter.grid.columns]
+    lines = [header, ["---"] * len(header)]
+    lines += [[row, *(texts[row, column] for column in chapter.grid.columns)] for row in chapter.grid.rows]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return "\n".join([f"## {chapter.name}", "", _what_was_run(chapter), "", table, *_notes(chapter, reasons)])
+
+
+def _what_was_run(chapter: Chapter) -> str:
+    """Rounds, seeds and commits in a sentence, per method where they differ."""
+    by_row: dict[str, list[Result]] = {}
+    for experiment, summary in chapter.found:
+        by_row.setdefault(experiment.method_label, []).append((experiment, summary))
+    parts = []
+    for method, found in by_row.items():
+        rounds = "/".join(map(str, sorted({e.rounds for e, _ in found})))
+        seeds = sorted({e.seed for e, _ in found})
+        commits = ", ".join(sorted({str(summary.get("commit")) for _, summary in found}))
+        diverged = sum(summary.get("diverged_at") is not None for _, summary in found)
+        ended = f", {diverged} of {len(found)} runs diverged" if diverged else ""
+        parts.append(f"- {method}: {rounds} rounds, seeds {', '.join(map(str, seeds))}, commit {commits}{ended}")
+    return "\n".join(parts)
+
+
+def _text(cell: Compared) -> str:
+    if not cell.ours.values:
+        return "–"
+    if cell.paper is None or cell.difference is None:
+        return cell.ours.text()
+    difference = f"{cell.difference:+.2f}"
+    shown = f"**{difference}**" if abs(cell.difference) > NOTABLE else difference
+    return f"{cell.ours.text()} ({cell.paper:.2f}) {shown}"
+
+
+def _notes(chapter: Chapter, reasons: Sequence[dict[str, str]]) -> list[str]:
+    """Why the bold cells differ, each reason once with the cells that it explains."""
+    explained: dict[str, list[str]] = {}
+    for cell in chapter.cells:
+        if cell.difference is not None and abs(cell.difference) > NOTABLE:
+            why = reason(chapter.name, cell, reasons) or "Not explained yet."
+            explained.setdefault(why, []).append(f"{cell.row}/{cell.column}")
+    return [f"- {', '.join(places)}: {why}" for why, places in explained.items()] + [""]
