@@ -10,7 +10,7 @@ import lidfl
 SOURCE = Path(lidfl.__file__).parent
 LAYERS = [
     {"errors", "types"},
-    {"seeds", "registry", "medians"},
+    {"seeds", "registry", "medians", "theory"},
     {"parameters", "models", "datasets", "partitions", "aggregators", "attacks", "elections"},
     {"collusion", "protocol"},
     {"client", "vote_attacks", "config"},
