@@ -17,7 +17,7 @@ LAYERS = [
     {"server", "engines", "checkpoint", "world"},
     {"rundir", "simulator"},
     {"simulation", "picking"},
-    {"tables"},
+    {"tables", "planning"},
     {"sweep"},
     {"reproduce"},
     {"display"},

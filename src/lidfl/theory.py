@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.stats import binom, hypergeom
+import scipy  # its stats, which take a second to import, only when they are first used
 
 SCANNED_CLIENTS = 1_000_000
 """Up to how many clients the exact smallest federation is looked for, one size after the other."""
@@ -82,10 +82,10 @@ def vote_failure(federation: Federation, accuracy: float, voters: int | None = N
     """
     wanted = federation.quota(voters)
     if voters is None or voters >= federation.num_clients:
-        return float(binom.cdf(federation.quota() - 1, federation.num_honest, accuracy))
+        return float(scipy.stats.binom.cdf(federation.quota() - 1, federation.num_honest, accuracy))
     honest = np.arange(min(voters, federation.num_honest) + 1)
-    chance = hypergeom.pmf(honest, federation.num_clients, federation.num_honest, voters)
-    return float(min(1.0, chance @ binom.cdf(wanted - 1, honest, accuracy)))
+    chance = scipy.stats.hypergeom.pmf(honest, federation.num_clients, federation.num_honest, voters)
+    return float(min(1.0, chance @ scipy.stats.binom.cdf(wanted - 1, honest, accuracy)))
 
 
 def hoeffding(federation: Federation, accuracy: float) -> float:
@@ -158,7 +158,7 @@ def exact_clients_needed(federation: Federation, accuracy: float, delta: float) 
         return None
     sizes = np.arange(1, limit + 1)
     honest = -(-sizes * federation.num_honest // federation.num_clients)
-    fails = binom.cdf(sizes // (federation.list_size + 1), honest, accuracy) > delta
+    fails = scipy.stats.binom.cdf(sizes // (federation.list_size + 1), honest, accuracy) > delta
     fails[-1] = False  # by the bound, whatever rounding says
     return Size(smallest=int(sizes[~fails][0]), onwards=int(sizes[fails][-1]) + 1 if fails.any() else 1)
 
@@ -197,7 +197,9 @@ def _log_committee_failure(federation: Federation, voters: int) -> float:
         return 0.0
     if below < voters - (federation.num_clients - federation.num_honest):
         return -math.inf  # so few are Byzantine that the rest of the committee is a quota
-    return min(0.0, float(hypergeom.logcdf(below, federation.num_clients, federation.num_honest, voters)))
+    return min(
+        0.0, float(scipy.stats.hypergeom.logcdf(below, federation.num_clients, federation.num_honest, voters))
+    )
 
 
 def committee_size(federation: Federation, delta: float) -> Size | None:
@@ -273,7 +275,7 @@ def good_round(federation: Federation, rule: ParentRule, candidates: int, p: flo
     """
     right = 1 / federation.list_size if rule == "uniform" else p**federation.list_size
     honest = np.arange(min(candidates, federation.num_honest) + 1)
-    chance = hypergeom.pmf(honest, federation.num_clients, federation.num_honest, candidates)
+    chance = scipy.stats.hypergeom.pmf(honest, federation.num_clients, federation.num_honest, candidates)
     return float(1 - chance @ (1 - right) ** honest)
 
 
