@@ -187,19 +187,12 @@ def _validation_size(eta: float, p: float, loss_range: float, sides: int) -> int
 
 
 def committee_failure(federation: Federation, voters: int) -> float:
-    """Pr{H < quota} for H honest members among v drawn without replacement: the hypergeometric tail."""
-    return math.exp(_log_committee_failure(federation, voters))
+    """Pr{H < quota} for H honest members among v drawn without replacement: the hypergeometric tail.
 
-
-def _log_committee_failure(federation: Federation, voters: int) -> float:
-    below = federation.quota(voters) - 1
-    if below >= min(voters, federation.num_honest):
-        return 0.0
-    if below < voters - (federation.num_clients - federation.num_honest):
-        return -math.inf  # so few are Byzantine that the rest of the committee is a quota
-    return min(
-        0.0, float(scipy.stats.hypergeom.logcdf(below, federation.num_clients, federation.num_honest, voters))
-    )
+    Of scipy's functions `cdf` keeps its digits down to 1e-300; `logcdf` loses some for millions of clients.
+    """
+    m, k = federation.num_clients, federation.num_honest
+    return float(scipy.stats.hypergeom.cdf(federation.quota(voters) - 1, m, k, voters))
 
 
 def committee_size(federation: Federation, delta: float) -> Size | None:
@@ -214,7 +207,7 @@ def committee_size(federation: Federation, delta: float) -> Size | None:
     block, everyone = federation.list_size + 1, federation.num_clients
 
     def safe(voters: int) -> bool:
-        return _log_committee_failure(federation, min(voters, everyone)) <= math.log(delta)
+        return committee_failure(federation, min(voters, everyone)) <= delta
 
     if not safe(everyone):
         return None

@@ -71,7 +71,7 @@ def _list_figures(question: Question) -> Iterator[Figure]:
     told = f"Of {m:,} first choices: a model that gets so many stays, whatever the others do."
     yield Figure("quota", "quota", federation.quota(), told)
     spare = f"{margin:,} may" if margin else "none may"
-    holds = f"The quota holds: of {k:,} honest votes {spare} go astray."
+    holds = f"The quota holds: of {k:,} honest {'vote' if k == 1 else 'votes'} {spare} go astray."
     fails = f"The quota does not hold: {k:,} honest votes are too few. Take a list of {safe:,}."
     yield Figure("margin", "margin", margin, holds if margin >= 0 else fails)
 
@@ -94,9 +94,9 @@ def _vote_figures(question: Question) -> Iterator[Figure]:
 
 def _bound_figures(question: Question) -> Iterator[Figure]:
     federation, accuracy = question.federation, question.accuracy
-    advantage, least = federation.advantage(accuracy), theory.smallest_p(federation, question.candidates)
+    advantage = federation.advantage(accuracy)
     told = f"Hoeffding's bound on it, exp(−2a²k), with a = {advantage:.3g}."
-    told += "" if advantage > 0 else f" It says nothing: p must be above {least:.4g} for that."
+    told += "" if advantage > 0 else f" It says nothing: {_wanted(question)}."
     yield Figure("vote_failure_bound", "… Hoeffding", theory.hoeffding(federation, accuracy), told)
     paper = theory.paper_hoeffding(federation, accuracy)
     verdict = (
@@ -106,13 +106,18 @@ def _bound_figures(question: Question) -> Iterator[Figure]:
     yield Figure("vote_failure_paper", "… the paper's", paper, told)
 
 
+def _wanted(question: Question) -> str:
+    """What is missing where a ≤ 0."""
+    least = theory.smallest_p(question.federation, question.candidates)
+    return f"p must be above {least:.4g}" if least < 1 else "the quota does not hold"
+
+
 def _client_figures(question: Question) -> Iterator[Figure]:
     federation, accuracy, delta = question.federation, question.accuracy, question.delta
     bound = theory.clients_needed(federation, accuracy, delta)
     exact = theory.exact_clients_needed(federation, accuracy, delta)
     paper = theory.paper_clients_needed(federation, accuracy, delta)
-    least = theory.smallest_p(federation, question.candidates)
-    never = f"No number of clients is enough with this oracle: p must be above {least:.4g}."
+    never = f"No number of clients is enough: {_wanted(question)}."
     told = "Over a million, too many to look at one by one: take the bound." if bound else never
     if exact is not None:
         share = f"{float(100 * federation.honest_fraction):.3g} % honest"
@@ -180,8 +185,10 @@ def _convergence_figures(question: Question) -> Iterator[Figure]:
         yield Figure(f"good_round_{rule}", f"good round, {rule}", chance, told[rule])
     for rule in RULES:
         bound = question.convergence(rule)
-        halves = f"ε, where the bound ends; what is left of the start halves every {bound.half_life:.3g} rounds."
-        vain = " It lies above the start, so no progress is promised." if bound.floor >= question.gap else ""
+        life = f"{bound.half_life:,.0f}" if 100 <= bound.half_life < math.inf else f"{bound.half_life:.3g}"
+        halves = f"ε, where the bound ends; what is left of the start halves every {life} rounds."
+        vain = " It lies above the start: no progress is promised." if bound.floor >= question.gap else ""
+        halves = halves if bound.rate < 1 else "Votes fail, so nothing is promised."
         floor = bound.floor if math.isfinite(bound.floor) else None
         yield Figure(f"floor_{rule}", f"floor, {rule}", floor, halves + vain)
 
