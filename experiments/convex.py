@@ -233,7 +233,7 @@ def draw(curves: list[dict[str, Any]], path: Path) -> None:
         .mark_line(strokeWidth=2)
         .encode(
             x=alt.X("round:Q", title="round", axis=alt.Axis(grid=False, tickCount=4), scale=alt.Scale(nice=False)),
-            y=alt.Y("gap:Q", title="f − f* of the best model", scale=heights, axis=alt.Axis(tickCount=4)),
+            y=alt.Y("gap:Q", title="f − f* of the best model", scale=heights, axis=alt.Axis(values=[0.01, 0.1, 1])),
             color=alt.Color("line:N", title=None, scale=colours),
         )
         .properties(width=250, height=160)

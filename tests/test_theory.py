@@ -270,6 +270,14 @@ def test_where_every_vote_fails_nothing_is_promised(rule: ParentRule) -> None:
     assert bound.bound(10) >= 1
 
 
+def test_with_single_choices_and_several_new_models_all_good_ones_can_go() -> None:
+    """The example of docs/theory.md: three good models share 14 of 35 votes; ranked, one of them stays."""
+    honest = [(0, 1, 2)] * 5 + [(1, 2, 0)] * 5 + [(2, 0, 1)] * 4
+    ballots = [*honest, *[(3,)] * 11, *[(4,)] * 10]
+    assert set(plurality(ballots, ages=[0] * 5, seats=2)) == {0, 1, 2}
+    assert not {0, 1, 2} <= set(ranked(ballots, ages=[0] * 5, seats=2))
+
+
 def test_two_removals_can_cost_twice_two_eta_and_no_more() -> None:
     """Losses 0, 1.9, 3.8 and η = 1: accurate voters may swap neighbours, never first and last; yet the last wins.
 
