@@ -13,6 +13,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import scipy  # its stats, which take a second to import, only when they are first used
 
+from lidfl.errors import LidflError
+
 SCANNED_CLIENTS = 1_000_000
 """Up to how many clients the exact smallest federation is looked for, one size after the other."""
 SCANNED_BLOCKS = 64
@@ -201,9 +203,15 @@ def committee_size(federation: Federation, delta: float) -> Size | None:
     Committees of (q + 1)j to (q + 1)j + q voters, a block, have the same quota: the chance of failure falls within
     a block and jumps up at the start of the next. So the smallest safe committee lies in the first block whose last
     committee is safe, and the one from which on all are safe lies in the block before the first one from which on
-    all first committees are. From block to block the chance falls, but for a rise to about one half that small
-    committees see when γ is close to 1/(q + 1): hence `_first` and `_from_on`. Tests compare with brute force.
+    all first committees are.
+
+    From block to block, unsafe ones come first and safe ones after if δ ≤ 1/2: unsafe means that z·sd(v), z ≥ 0,
+    exceeds the mean's distance to the quota, which is linear in v, while the deviation sd(v) is concave. This takes
+    the distribution for normal, which it is not when few are in the committee or few are left out of it, so blocks
+    at both ends are looked at one by one. Tests compare with brute force.
     """
+    if delta > 0.5:
+        raise LidflError(f"a committee's chance of failure must be at most 0.5, not {delta:g}")
     block, everyone = federation.list_size + 1, federation.num_clients
 
     def safe(voters: int) -> bool:
@@ -230,9 +238,13 @@ def _first(holds: Callable[[int], bool], last: int) -> int:
 
 
 def _from_on(holds: Callable[[int], bool], last: int) -> int:
-    """The j from which on all hold: by bisection, then back one by one."""
-    found = _bisect(holds, min(SCANNED_BLOCKS, last), last)
-    while found > 1 and holds(found - 1):
+    """The j > 0 from which on all hold: one by one at both ends, by bisection between."""
+    high = max(0, last - SCANNED_BLOCKS)
+    for j in range(last, high - 1, -1):
+        if not holds(j):
+            return j + 1
+    found = _bisect(holds, min(SCANNED_BLOCKS, high), high)
+    while holds(found - 1):
         found -= 1
     return found
 

@@ -44,14 +44,15 @@ class Question:
         if self.honest_fraction is not None:
             _check("honest-fraction", self.honest_fraction, above=0, high=1)
         _check("honest", self.federation.num_honest, low=1, high=self.clients)
-        _check("list-size", self.federation.list_size, low=1)
+        if self.list_size is not None:
+            _check("list-size", self.list_size, low=1)
         _check("p", self.p, above=0, high=1)
         for name in ("eta", "alpha", "loss_range"):
             _check(name.replace("_", "-"), getattr(self, name), above=0)
         _check("beta", self.beta, low=self.alpha)
         for name in ("sigma", "gap"):
             _check(name, getattr(self, name), low=0)
-        _check("delta", self.delta, above=0, below=1)
+        _check("delta", self.delta, above=0, high=0.5)
         _check("rounds", self.rounds, low=1)
         _check("candidates", self.candidates, low=1, high=self.clients)
         _check("voters", self.voters, low=0, high=self.clients)
@@ -93,19 +94,11 @@ class Question:
 
 
 def _check(
-    name: str,
-    value: float | None,
-    *,
-    low: float = -math.inf,
-    above: float = -math.inf,
-    high: float = math.inf,
-    below: float = math.inf,
+    name: str, value: float | None, *, low: float = -math.inf, above: float = -math.inf, high: float = math.inf
 ) -> None:
     if value is None:
         raise LidflError(f"--{name} is missing; `lidfl plan --help` says what it is")
-    if not (low <= value <= high and above < value < below and math.isfinite(value)):
-        at_least = f"at least {low:g}" if low > -math.inf else f"above {above:g}"
-        at_most = (
-            f" and at most {high:g}" if high < math.inf else f" and below {below:g}" if below < math.inf else ""
-        )
-        raise LidflError(f"--{name} must be {at_least}{at_most}, not {value:g}")
+    if not (low <= value <= high and above < value < math.inf):
+        at_least = f"at least {low:,}" if low > -math.inf else f"above {above:,}"
+        at_most = f" and at most {high:,}" if high < math.inf else ""
+        raise LidflError(f"--{name} must be {at_least}{at_most}, not {value:,}")

@@ -14,6 +14,8 @@ from lidfl.planning.figures import RULES, Plan, Section, as_text, curve, landmar
 from lidfl.planning.question import Question
 
 BARS = "▁▂▃▄▅▆▇█"
+STYLES = {("margin", True): "green", ("margin", False): "red"}
+"""The one figure that says yes or no."""
 
 
 def as_rich(made: Plan, given: Mapping[str, Any]) -> RenderableType:
@@ -45,7 +47,8 @@ def _grid() -> Table:
 def _figure_table(section: Section) -> Table:
     table = _grid()
     for figure in section.figures:
-        table.add_row(figure.name, figure.text, Text(figure.sentence, style="dim"))
+        style = STYLES.get((figure.key, (figure.value or 0) >= 0), "")
+        table.add_row(figure.name, Text(figure.text, style=style), Text(figure.sentence, style="dim"))
     return table
 
 
