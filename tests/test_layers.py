@@ -10,14 +10,14 @@ import lidfl
 SOURCE = Path(lidfl.__file__).parent
 LAYERS = [
     {"errors", "types"},
-    {"seeds", "registry", "medians"},
+    {"seeds", "registry", "medians", "theory"},
     {"parameters", "models", "datasets", "partitions", "aggregators", "attacks", "elections"},
     {"collusion", "protocol"},
     {"client", "vote_attacks", "config"},
     {"server", "engines", "checkpoint", "world"},
     {"rundir", "simulator"},
     {"simulation", "picking"},
-    {"tables"},
+    {"tables", "planning"},
     {"sweep"},
     {"reproduce"},
     {"reproduction"},

@@ -1,5 +1,6 @@
 """The command line: parses and delegates."""
 
+import json
 import logging
 import os
 import sys
@@ -19,6 +20,7 @@ from lidfl import (
     elections,
     models,
     partitions,
+    planning,
     protocol,
     reproduce,
     reproduction,
@@ -74,16 +76,21 @@ class RunOptions:
 
     def settings(self) -> dict[str, Any]:
         """The settings of the file, and over them the flags that were given."""
-        flags = {setting.name: getattr(self, setting.name) for setting in fields(Experiment)}
-        given = {name: value for name, value in flags.items() if value is not None}
-        return (read_toml(self.config) if self.config else {}) | given
+        return (read_toml(self.config) if self.config else {}) | given_flags(self, Experiment)
+
+
+def given_flags(command: object, settings: type[Any]) -> dict[str, Any]:
+    """The settings that were given as flags."""
+    flags = {setting.name: getattr(command, setting.name) for setting in fields(settings)}
+    return {name: value for name, value in flags.items() if value is not None}
 
 
 def _flag(setting: Any) -> tuple[str, Any, Any]:
-    """A setting of `Experiment` as a flag that may be left out."""
+    """A setting as a flag that may be left out."""
     hint = f"(default: {setting.default})"
     if setting.default is None:
-        hint = "" if "(default:" in setting.metadata["help"] else "(default: the data set's)"
+        unset = setting.metadata.get("unset", "(default: the data set's)")
+        hint = "" if "(default:" in setting.metadata["help"] else unset
     argument = tyro.conf.arg(help=setting.metadata["help"], help_behavior_hint=hint)
     return setting.name, Annotated[setting.type | None, argument, tyro.conf.DisallowNone], None
 
@@ -222,6 +229,27 @@ class TableOfResults:
             sys.stdout.write(written[self.format](grid))
 
 
+@dataclass(kw_only=True)
+class PlanOptions:
+    """What the guarantee promises: list, votes, clients, validation data, committees and convergence."""
+
+    json: bool = False
+    """Write it for programs."""
+
+    def __call__(self) -> None:
+        """Print every number with a sentence."""
+        given = given_flags(self, planning.Question)
+        made = planning.plan(planning.Question(**given))
+        if self.json:
+            sys.stdout.write(json.dumps(planning.as_dict(made), indent=1, ensure_ascii=False) + "\n")
+        else:
+            Console(highlight=False).print(planning.as_rich(made, given))
+
+
+Plan = make_dataclass("Plan", map(_flag, fields(planning.Question)), bases=(PlanOptions,), kw_only=True)
+Plan.__doc__ = PlanOptions.__doc__
+
+
 @dataclass
 class Report:
     """Write a run or a sweep as one HTML page that opens anywhere, and as figures for a paper."""
@@ -317,6 +345,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "reproduce": Reproduce,
     "report": Report,
     "pick": Pick,
+    "plan": Plan,
     "list": ListRegistered,
     "demo": Demo,
 }

@@ -1,0 +1,1 @@
+"""The paper's experiments as sweep files, and ours on its theorem."""

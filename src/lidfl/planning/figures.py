@@ -1,0 +1,245 @@
+"""The figures of a plan: each number of the theory, with a sentence."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from lidfl import theory
+from lidfl.planning.question import Question
+from lidfl.theory import Federation, ParentRule, Size
+
+RULES: tuple[ParentRule, ...] = ("uniform", "favourite")
+STEPS = 16
+"""How many points a curve has, at about equal ratios of rounds."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number and what it means."""
+
+    key: str
+    name: str
+    value: float | None
+    sentence: str
+
+    @property
+    def text(self) -> str:
+        """The number as a person reads it."""
+        if self.key == "margin" and self.value is not None:
+            return f"{self.value:+,}"
+        return as_text(self.value)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Figures that belong together."""
+
+    title: str
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All figures, and the convergence bounds as curves."""
+
+    question: Question
+    sections: tuple[Section, ...]
+    curve: tuple[dict[str, float], ...]
+    """Bounds by round: `round`, `paper`, `uniform`, `favourite`."""
+
+
+def plan(question: Question) -> Plan:
+    """Everything that the guarantee says about a federation."""
+    sections = (
+        Section("The list", tuple(_list_figures(question))),
+        Section("A vote", tuple(_vote_figures(question))),
+        Section("Clients", tuple(_client_figures(question))),
+        Section("Validation data", tuple(_validation_figures(question))),
+        Section("Committees", tuple(_committee_figures(question))),
+        Section("Convergence", tuple(_convergence_figures(question))),
+    )
+    return Plan(question, sections, tuple(curve(question, _rounds(question.rounds))))
+
+
+def _list_figures(question: Question) -> Iterator[Figure]:
+    federation = question.federation
+    m, k, margin = federation.num_clients, federation.num_honest, federation.margin
+    safe = Federation.smallest(m, k).list_size
+    shortest = f"with fewer than ⌊m/k⌋ = {safe:,} the other {m - k:,} clients could vote out every good one."
+    yield Figure("list_size", "list size", federation.list_size, f"Models that the server keeps: {shortest}")
+    told = f"Of {m:,} first choices: a model that gets so many stays, whatever the others do."
+    yield Figure("quota", "quota", federation.quota(), told)
+    spare = f"{margin:,} may" if margin else "none may"
+    holds = f"The quota holds: of {k:,} honest {'vote' if k == 1 else 'votes'} {spare} go astray."
+    fails = f"The quota does not hold: {k:,} honest votes are too few. Take a list of {safe:,}."
+    yield Figure("margin", "margin", margin, holds if margin >= 0 else fails)
+
+
+def _vote_figures(question: Question) -> Iterator[Figure]:
+    federation, failure = question.federation, question.vote_failure
+    seen = federation.list_size + question.candidates
+    told = f"p^{seen}: an honest voter is right about all {seen} candidates, so about which is best by over 2η."
+    yield Figure("ballot_accuracy", "ballot is right", question.accuracy, told)
+    whose = f"{question.voters:,} drawn voters" if question.voters else f"{federation.num_honest:,} honest voters"
+    few = f"fewer than {federation.quota(question.voters or None):,} of {whose}"
+    right = "are honest and right" if question.voters else "are right"
+    told = f"Exact chance that {few} {right}, so that the best model may go."
+    yield Figure("vote_failure", "vote fails", failure, told)
+    if not question.voters:
+        yield from _bound_figures(question)
+    told = f"Chance of that in {question.rounds:,} rounds. As long as it does not happen, the bounds below hold."
+    yield Figure("vote_failure_rounds", "… in any round", theory.over_rounds(failure, question.rounds), told)
+
+
+def _bound_figures(question: Question) -> Iterator[Figure]:
+    federation, accuracy = question.federation, question.accuracy
+    advantage = federation.advantage(accuracy)
+    told = f"Hoeffding's bound on it, exp(−2a²k), with a = {advantage:.3g}."
+    told += "" if advantage > 0 else f" It says nothing: {_wanted(question)}."
+    yield Figure("vote_failure_bound", "… Hoeffding", theory.hoeffding(federation, accuracy), told)
+    paper = theory.paper_hoeffding(federation, accuracy)
+    verdict = (
+        "here it is below the truth" if paper < question.vote_failure else "here it happens to be above the truth"
+    )
+    told = f"The paper's lemma 4.2, exp(−2ak), lacks a square and is no bound; {verdict}."
+    yield Figure("vote_failure_paper", "… the paper's", paper, told)
+
+
+def _wanted(question: Question) -> str:
+    """What is missing where a ≤ 0."""
+    least = theory.smallest_p(question.federation, question.candidates)
+    return f"p must be above {least:.4g}" if least < 1 else "the quota does not hold"
+
+
+def _client_figures(question: Question) -> Iterator[Figure]:
+    federation, accuracy, delta = question.federation, question.accuracy, question.delta
+    bound = theory.clients_needed(federation, accuracy, delta)
+    exact = theory.exact_clients_needed(federation, accuracy, delta)
+    paper = theory.paper_clients_needed(federation, accuracy, delta)
+    never = f"No number of clients is enough: {_wanted(question)}."
+    told = "Over a million, too many to look at one by one: take the bound." if bound else never
+    if exact is not None:
+        share = f"{float(100 * federation.honest_fraction):.3g} % honest"
+        told = f"From so many on, {share}, a vote of all fails with chance δ = {delta:g} at most." + _sawtooth(
+            exact
+        )
+    yield Figure("clients", "clients", exact.onwards if exact else None, told)
+    yield Figure("clients_bound", "… Hoeffding", bound, "ln(1/δ)/(2γa²), by the bound above." if bound else never)
+    told = "ln(1/δ)/(2γa), by theorem 4.1 without the square"
+    if exact is not None and paper is not None:
+        told += ": too few." if paper < exact.onwards else ": not proven, though here enough."
+    yield Figure("clients_paper", "… the paper's", paper, told if bound else never)
+
+
+def _sawtooth(size: Size) -> str:
+    if size.smallest == size.onwards:
+        return ""
+    return f" {size.smallest:,} do as well, but not all sizes between: a quota is a whole number."
+
+
+def _validation_figures(question: Question) -> Iterator[Figure]:
+    eta, p, loss_range = question.eta, question.p, question.loss_range
+    size = theory.validation_size(eta, p, loss_range)
+    never = "With p = 1 no number of images is enough."
+    told = f"n', so that a client's loss is right to within η = {eta:g} with chance p = {p:g}: 2H² ln(4/(1−p))/η²."
+    yield Figure("validation_size", "validation images", size, told if size else never)
+    paper = theory.paper_validation_size(eta, p, loss_range)
+    told = "2H² ln(2/(1−p))/η², by appendix A.3, which counts errors to one side only."
+    yield Figure("validation_size_paper", "… the paper's", paper, told if paper else never)
+
+
+def _committee_figures(question: Question) -> Iterator[Figure]:
+    federation, delta, rounds = question.federation, question.delta, question.rounds
+    told = f"From so many voters on, drawn anew, a round lacks an honest quota with chance {delta:g} at most."
+    yield _committee("committee_round", "committee", federation, delta, told)
+    told = f"From so many on, any of {rounds:,} rounds does with chance {delta:g} at most."
+    yield _committee("committee_rounds", "… for all rounds", federation, theory.per_round(delta, rounds), told)
+    if question.voters:
+        failure = theory.committee_failure(federation, question.voters)
+        told = f"Chance that fewer than {federation.quota(question.voters):,} of {question.voters:,} are honest."
+        yield Figure("committee_failure", "this committee fails", failure, told)
+        over = theory.over_rounds(failure, rounds)
+        yield Figure("committee_failure_rounds", "… in any round", over, f"The same over {rounds:,} rounds.")
+
+
+def _committee(key: str, name: str, federation: Federation, delta: float, told: str) -> Figure:
+    size = theory.committee_size(federation, delta)
+    if size is None:
+        return Figure(key, name, None, "No committee is safe where the quota does not hold.")
+    return Figure(key, name, size.onwards, told + _sawtooth(size))
+
+
+def _convergence_figures(question: Question) -> Iterator[Figure]:
+    federation, c = question.federation, question.candidates
+    whose = "The client is honest" if c == 1 else f"At least one of {c:,} clients is honest"
+    told = {
+        "uniform": f"{whose} and was given the best of {federation.list_size:,} models.",
+        "favourite": f"{whose} and chooses a model within 2η of the best.",
+    }
+    honest = theory.good_round(federation, "favourite", c, p=1)
+    sure = "With favourite parents and a perfect oracle that alone makes a good round."
+    yield Figure("honest_worker", "honest worker", honest, f"{whose}. {sure}")
+    for rule in RULES:
+        chance = theory.good_round(federation, rule, c, question.p)
+        yield Figure(f"good_round_{rule}", f"good round, {rule}", chance, told[rule])
+    for rule in RULES:
+        bound = question.convergence(rule)
+        life = f"{bound.half_life:,.0f}" if 100 <= bound.half_life < math.inf else f"{bound.half_life:.3g}"
+        halves = f"ε, where the bound ends; what is left of the start halves every {life} rounds."
+        vain = " It lies above the start: no progress is promised." if bound.floor >= question.gap else ""
+        halves = halves if bound.rate < 1 else "Votes fail, so nothing is promised."
+        floor = bound.floor if math.isfinite(bound.floor) else None
+        yield Figure(f"floor_{rule}", f"floor, {rule}", floor, halves + vain)
+
+
+def curve(question: Question, rounds: Iterable[int]) -> Iterator[dict[str, float]]:
+    """The paper's bound and both corrected ones, round by round."""
+    bounds = {rule: question.convergence(rule) for rule in RULES}
+    for index in rounds:
+        paper = theory.paper_bound(
+            question.federation, question.problem, question.eta, index, failure=question.vote_failure
+        )
+        yield {"round": index, "paper": paper} | {rule: bound.bound(index) for rule, bound in bounds.items()}
+
+
+def landmarks(last: int) -> list[int]:
+    """Rounds 0, 1, 10, 100, … and the last.
+
+    >>> landmarks(150)
+    [0, 1, 10, 100, 150]
+    """
+    return sorted({0, last} | {10**power for power in range(len(str(last))) if 10**power < last})
+
+
+def _rounds(last: int) -> list[int]:
+    """Rounds at equal ratios, the landmarks among them."""
+    return sorted({*landmarks(last), *(round(last ** (step / STEPS)) for step in range(STEPS + 1))})
+
+
+def as_text(value: float | None) -> str:
+    """A count in full, anything else to three digits, but never a probability rounded to one.
+
+    >>> as_text(1_000_000), as_text(0.99999), as_text(0.25), as_text(1e-9), as_text(None)
+    ('1,000,000', '1 − 1.0e-05', '0.25', '1.0e-09', '–')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if 0.9995 < value < 1:
+        return f"1 − {1 - value:.1e}"
+    return f"{value:.3g}" if value == 0 or 1e-3 <= value < 1e4 else f"{value:.1e}"
+
+
+def as_dict(made: Plan) -> dict[str, Any]:
+    """A plan for programs: settings, figures by key with their sentences, and the curve."""
+    values = {setting.name: getattr(made.question, setting.name) for setting in fields(Question)}
+    federation = made.question.federation
+    values |= {"honest": federation.num_honest, "honest_fraction": float(federation.honest_fraction)}
+    figures = [figure for section in made.sections for figure in section.figures]
+    return {
+        "settings": values | {"list_size": federation.list_size},
+        "figures": {figure.key: {"value": figure.value, "sentence": figure.sentence} for figure in figures},
+        "curve": list(made.curve),
+    }
