@@ -33,6 +33,9 @@ LIST_METHODS: dict[str, dict[str, Any]] = {
     | dict(parent="favourite", election="ranked"),
 }
 """Methods that keep a list of models, and what they stand for: the paper's, and what we found beyond it."""
+ROOM = {"lidfl-ranked": 4}
+"""How many times the smallest list a method keeps: with more seats it costs colluders more to remove a good model,
+and where clients train their favourite, a longer list slows nothing down."""
 ORACLE = "oracle"
 """FedAvg over the honest clients only: what nobody can do, to compare with."""
 ENGINE_NAMES = ["auto", "linear", "loop", "vmap"]
@@ -100,7 +103,9 @@ class Experiment:
     workers: int = option("how many clients train each round (0: as many as the proposals need)", 0)
     attack: str = option("what Byzantine clients send as updates", "sign_flip")
     vote_attack: str = option("how Byzantine clients vote", "worst")
-    list_size: int = option("q, how many models the server keeps (default: num_clients // num_honest)")
+    list_size: int = option(
+        "q, how many models the server keeps (default: num_clients // num_honest; lidfl-ranked: 4 times that)"
+    )
     rounds: int = option("T, how many rounds")
     local_steps: int = option("τ, gradient steps of one local training")
     batch_size: int = option("b, images per gradient step")
@@ -120,7 +125,7 @@ class Experiment:
         self._check_types()
         self._check_numbers()
         self._check_names()
-        self._fill({"list_size": self.smallest_list, "name": self._default_name()})
+        self._fill({"list_size": self.smallest_list * ROOM.get(self.method, 1), "name": self._default_name()})
         self._fill({"out": f"runs/{self.name}-{self.seed}"})
         self._check_list_size()
         self._check_list_options()
