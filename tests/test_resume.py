@@ -137,3 +137,20 @@ def test_a_single_model_that_diverges_stops_and_keeps_its_accuracy(tmp_path: Pat
     assert 0 <= summary["test_accuracy"] <= 0.3
     healthy = run(exploding.with_settings(learning_rate=0.01, rounds=3, out=str(tmp_path / "healthy")))
     assert healthy["diverged_at"] is None
+
+
+def test_a_run_that_crashed_before_its_first_file_starts_afresh(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "experiment.toml.partial").write_text("dataset = ")
+    summary = run(Experiment(rounds=2, out=str(tmp_path / "run")), resume=True)
+    assert summary["rounds"] == 2
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_two_processes_never_write_the_same_run(tmp_path: Path, resume: bool) -> None:
+    experiment = Experiment(rounds=2, out=str(tmp_path / "run"))
+    run(experiment)
+    before = (tmp_path / "run" / "rounds.jsonl").read_bytes()
+    with RunDirectory(experiment.out).alone(), pytest.raises(LidflError, match="written by another process"):
+        run(experiment.with_settings(rounds=4), resume=resume, overwrite=not resume)
+    assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == before

@@ -10,10 +10,12 @@
 | `summary.json` | the result |
 """
 
+import fcntl
 import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,8 +93,8 @@ class RunDirectory:
         """Refuse what would lose or mix runs, and say how to go on; nothing is written yet."""
         if resume and overwrite:
             raise LidflError("--resume keeps what is there and --overwrite deletes it: choose one")
-        if not self.path.exists() or not any(self.path.iterdir()):
-            return
+        if not self.path.exists() or all(path.suffix == ".partial" for path in self.path.iterdir()):
+            return  # nothing is there, or only what a crash left of the very first file
         if not (self.path / "experiment.toml").exists():
             raise LidflError(f"{self.path} is not a run of lidfl and is left alone; set --out to another directory")
         if resume:
@@ -104,11 +106,26 @@ class RunDirectory:
         """Make the directory ready for a run that has passed `check`."""
         try:
             if overwrite and self.path.exists():
-                shutil.rmtree(self.path)
+                with self.alone():
+                    shutil.rmtree(self.path)
             self.path.mkdir(parents=True, exist_ok=True)
             write_atomically(self.path / "experiment.toml", experiment.to_toml().encode())
         except OSError as error:
             raise LidflError(f"cannot write to {self.path}: {error.strerror}; set --out") from None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep every other process from writing here for a while; the lock ends with this process at the latest."""
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise LidflError(
+                f"{self.path} is being written by another process; wait for it, or set --out"
+            ) from None
+        finally:
+            os.close(handle)
 
     def _check_same(self, experiment: Experiment) -> None:
         before = self.experiment()

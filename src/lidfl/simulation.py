@@ -75,6 +75,13 @@ def run(
     simulator = Simulator.of(experiment)
     experiment = experiment.with_settings(engine=simulator.engine_name)  # so that a repeated run takes the same
     directory.open(experiment, overwrite=overwrite)
+    with directory.alone():
+        return _run(experiment, simulator, directory, observe)
+
+
+def _run(
+    experiment: Experiment, simulator: Simulator, directory: RunDirectory, observe: Observer | None
+) -> Summary:
     directory.save_task(simulator.data)
     server = Server(experiment)
     state = directory.restore(experiment.device) or State(0, server.start(simulator.network.initial()))
