@@ -358,6 +358,12 @@ def test_a_question_without_sense_is_refused_in_one_line(settings: dict[str, flo
         Question(**settings)  # type: ignore[arg-type]
 
 
+def test_a_chance_too_small_for_a_float_is_not_called_zero() -> None:
+    made = plan(Question(clients=1_000_000, honest=400_000))
+    (failure,) = (figure for section in made.sections for figure in section.figures if figure.key == "vote_failure")
+    assert failure.text == "< 1e-300"
+
+
 def test_plan_speaks_to_people_and_to_programs(tmp_path: Path) -> None:
     text, _ = lidfl("plan", "--clients", 35, "--honest", 14, cwd=tmp_path)
     for words in ("a list of 2 models", "The quota holds", "Hoeffding", "--eta (default)", "E[f − f*]"):

@@ -28,6 +28,8 @@ class Figure:
         """The number as a person reads it."""
         if self.key == "margin" and self.value is not None:
             return f"{self.value:+,}"
+        if "failure" in self.key and self.value == 0:  # beyond what a float can hold
+            return "< 1e-300"
         return as_text(self.value)
 
 
