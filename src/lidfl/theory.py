@@ -281,7 +281,7 @@ def good_round(federation: Federation, rule: ParentRule, candidates: int, p: flo
     right = 1 / federation.list_size if rule == "uniform" else p**federation.list_size
     honest = np.arange(min(candidates, federation.num_honest) + 1)
     chance = scipy.stats.hypergeom.pmf(honest, federation.num_clients, federation.num_honest, candidates)
-    return float(1 - chance @ (1 - right) ** honest)
+    return float(min(1.0, chance @ (1 - (1 - right) ** honest)))
 
 
 @dataclass(frozen=True)
