@@ -104,6 +104,8 @@ class Store:
             curve = accuracy_curve(RunDirectory(experiment.out))
             settings = asdict(experiment) | {"out": directory_name(experiment)}
             self.runs[directory_name(experiment)] = {"settings": settings, "summary": content, "curve": curve}
+        if not self.runs:
+            return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(dict(sorted(self.runs.items())), indent=None, separators=(",", ":"))
         write_atomically(self.path, (text.replace('},"', '},\n"') + "\n").encode())

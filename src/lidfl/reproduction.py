@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lidfl.config import Experiment
 from lidfl.reproduce import Compared, Store, compare, folder, names, planned
 from lidfl.tables import Grid, Result
 
@@ -29,7 +30,7 @@ class Chapter:
     """One experiment of the paper with what we have of it."""
 
     name: str
-    planned_runs: int
+    planned: Sequence[Experiment]
     found: Sequence[Result]
     grid: Grid
     cells: Sequence[Compared]
@@ -41,7 +42,7 @@ def chapter(name: str, results: Path) -> Chapter:
     store = Store(results, name)
     found = store.results(sweep) or store.everything()
     grid, cells = compare(sweep, found)
-    return Chapter(name, len(sweep.runs), found, grid, cells)
+    return Chapter(name, sweep.runs, found, grid, cells)
 
 
 def page(results: Path) -> str:
@@ -66,7 +67,7 @@ def reason(name: str, cell: Compared, reasons: Iterable[dict[str, str]]) -> str 
 
 def _section(chapter: Chapter, reasons: Sequence[dict[str, str]]) -> str:
     if not chapter.found:
-        return f"## {chapter.name}\n\nNot run yet: {chapter.planned_runs} runs.\n"
+        return f"## {chapter.name}\n\nNot run yet: {len(chapter.planned)} runs.\n"
     texts = {(cell.row, cell.column): _text(cell) for cell in chapter.cells}
     header = [chapter.grid.corner, *chapter.grid.columns]
     lines = [header, ["---"] * len(header)]
@@ -88,7 +89,8 @@ def _what_was_run(chapter: Chapter) -> str:
         diverged = sum(summary.get("diverged_at") is not None for _, summary in found)
         ended = f", {diverged} of {len(found)} runs diverged" if diverged else ""
         parts.append(f"- {method}: {rounds} rounds, seeds {', '.join(map(str, seeds))}, commit {commits}{ended}")
-    return "\n".join(parts)
+    missing = dict.fromkeys(e.method_label for e in chapter.planned if e.method_label not in by_row)
+    return "\n".join(parts + ([f"- not run yet: {', '.join(missing)}"] if missing else []))
 
 
 def _text(cell: Compared) -> str:

@@ -1,0 +1,66 @@
+"""The page beside the paper: made from kept results alone, and every large difference is explained."""
+
+from pathlib import Path
+
+import pytest
+
+from lidfl import reproduction
+from lidfl.reproduce import Compared, Store, names, planned
+from lidfl.reproduction import page, reason
+from lidfl.tables import Cell
+from tests.test_reproduce import finished_run
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    sweep = planned("femnist-lr-0.6", seeds=2, groups=["lidfl"], out=tmp_path / "runs")
+    for experiment in sweep.runs:
+        finished_run(experiment, 0.7 if experiment.attack == "lie" else 0.56)
+    Store(tmp_path / "results", sweep.name).keep(sweep)
+    return tmp_path / "results"
+
+
+def section(text: str, name: str) -> str:
+    return text.split(f"## {name}\n")[1].split("\n## ")[0]
+
+
+def test_a_cell_shows_ours_the_papers_and_the_difference(results: Path) -> None:
+    text = section(page(results), "femnist-lr-0.6")
+    assert "| lidfl | 0.560 ± 0.000 (0.57) -0.01 |" in text
+    assert "- lidfl: 1500 rounds, seeds 2024, 2025, commit None" in text
+    assert "- not run yet: cwm, fedavg, gm, norm" in text
+
+
+def test_a_large_difference_is_bold_and_explained(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduction, "read_reasons", list)
+    text = section(page(results), "femnist-lr-0.6")
+    assert "0.700 ± 0.000 (0.57) **+0.13**" in text
+    assert "- lidfl/lie: Not explained yet." in text
+    why = [dict(experiment="*", row="lidfl", column="lie", why="Because.")]
+    monkeypatch.setattr(reproduction, "read_reasons", lambda: why)
+    assert "- lidfl/lie: Because." in section(page(results), "femnist-lr-0.6")
+
+
+def test_the_first_reason_that_fits_is_given() -> None:
+    cell = Compared("gm", "lie", 0.1, None, Cell((0.3,)))
+    reasons = [
+        dict(experiment="x", row="gm", column="lie", why="another table"),
+        dict(experiment="*", row="gm", column="*", why="its row"),
+        dict(experiment="*", row="*", column="*", why="anything"),
+    ]
+    assert reason("y", cell, reasons) == "its row"
+    assert reason("x", cell, reasons) == "another table"
+    assert reason("y", cell, []) is None
+
+
+def test_every_table_of_the_paper_has_its_section(results: Path) -> None:
+    text = page(results)
+    assert all(f"## {name}\n" in text for name in names() if not name.startswith("beyond"))
+
+
+def test_the_committed_page_is_made_from_the_committed_results() -> None:
+    committed = RESULTS.parent / "docs" / "reproduction.md"
+    assert committed.read_text(encoding="utf-8") == page(RESULTS)
+    assert "Not explained yet." not in page(RESULTS)
