@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lidfl import Experiment, LidflError
-from lidfl.reproduce import Store, compare, names, paper_numbers, planned
+from lidfl.reproduce import Store, compare, milestones, names, paper_numbers, planned
+from lidfl.rundir import RunDirectory
 
 ATTACKS = {"empire", "gauss", "label_flip", "lie", "omniscient", "sign_flip"}
 
@@ -70,7 +71,7 @@ def finished_run(experiment: Experiment, accuracy: float) -> None:
     folder.mkdir(parents=True)
     (folder / "experiment.toml").write_text(experiment.to_toml())
     (folder / "summary.json").write_text(json.dumps({"test_accuracy": accuracy}))
-    lines = [{"round": r, "accuracy": {"0": r / 1000, "1": 0.0}} for r in range(150)]
+    lines = [{"round": r, "seconds": 0.5, "accuracy": {"0": r / 1000, "1": 0.0}} for r in range(150)]
     (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
@@ -115,3 +116,12 @@ def test_ours_is_set_beside_the_papers_with_the_difference(tmp_path: Path) -> No
     assert (cell.paper, cell.paper_deviation) == (0.57, 0.03)
     assert cell.ours.mean == pytest.approx(0.61)
     assert cell.difference == pytest.approx(0.04)
+
+
+def test_milestones_say_after_how_many_rounds_and_seconds_an_accuracy_was_reached(tmp_path: Path) -> None:
+    experiment = planned("femnist-lr-0.6", seeds=1, out=tmp_path).runs[0]
+    finished_run(experiment, 0.5)  # the accuracy is r/1000 in round r, half a second each
+    assert milestones(RunDirectory(experiment.out), (0.1, 0.149, 0.15)) == {
+        "0.1": (101, 50.5),
+        "0.149": (150, 75.0),
+    }

@@ -101,9 +101,14 @@ class Store:
         self.runs |= {key: self.beside[key] for key in map(directory_name, sweep.runs) if key in self.beside}
         for experiment, summary in results(sweep):
             content = {key: value for key, value in summary.items() if key != "experiment"}
-            curve = accuracy_curve(RunDirectory(experiment.out))
+            directory = RunDirectory(experiment.out)
             settings = asdict(experiment) | {"out": directory_name(experiment)}
-            self.runs[directory_name(experiment)] = {"settings": settings, "summary": content, "curve": curve}
+            self.runs[directory_name(experiment)] = {
+                "settings": settings,
+                "summary": content,
+                "curve": accuracy_curve(directory),
+                "milestones": milestones(directory),
+            }
         if not self.runs:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,6 +139,19 @@ def accuracy_curve(directory: RunDirectory, points: int = 60) -> list[tuple[int,
     curve = [(line["round"] + 1, round(max(line["accuracy"].values()), 4)) for line in tested]
     step = -(-len(curve) // points)
     return curve[::-1][::step][::-1]
+
+
+def milestones(directory: RunDirectory, levels: Sequence[float] = (0.5, 0.55, 0.6)) -> dict[str, tuple[int, float]]:
+    """For each accuracy that the best model reached when it was tested: after how many rounds and seconds."""
+    reached: dict[str, tuple[int, float]] = {}
+    seconds = 0.0
+    for line in directory.lines():
+        seconds += line.get("seconds", 0.0)
+        best = max(line.get("accuracy", {}).values(), default=0.0)
+        for level in levels:
+            if best >= level:
+                reached.setdefault(str(level), (line["round"] + 1, round(seconds, 3)))
+    return reached
 
 
 def compare(sweep: Sweep, found: Sequence[Result]) -> tuple[Grid, list[Compared]]:
