@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lidfl.checkpoint import State
 from lidfl.config import Experiment
 from lidfl.protocol import Birth, ModelList, Outcome, drive
-from lidfl.rundir import Line, Records, RunDirectory
+from lidfl.rundir import Line, Records, RunDirectory, births
 from lidfl.server import Server
 from lidfl.simulator import Simulator
 
@@ -203,6 +203,7 @@ def summarise(experiment: Experiment, simulator: Simulator, state: State, direct
         "seconds": seconds,
         "seconds_per_round": seconds / state.rounds_done,
         "smallest_margin": min(margins, default=None),
+        "candidates_per_round": sum(len(births(line)) for line in lines) / len(lines),
         "diverged_at": state.rounds_done if state.rounds_done < experiment.rounds else None,
         "list_size": experiment.list_size,
         "num_byzantine": experiment.num_byzantine,

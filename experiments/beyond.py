@@ -1,0 +1,220 @@
+"""The tables of docs/beyond.md, made from the kept results alone.
+
+    python -m experiments.beyond        rewrites what stands between the marks `<!-- name -->` and `<!-- end -->`
+
+`lidfl reproduce beyond-ranked` and the others run what is missing in `results/`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import nan
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+from lidfl.config import Experiment
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "beyond.md"
+RESULTS = ROOT / "results"
+ATTACKS = ("empire", "gauss", "label_flip", "lie", "omniscient", "sign_flip")
+SHORT_BY = 0.01
+"""What falls further below the oracle than this is shown in bold."""
+FLOAT = 4
+"""Bytes of a parameter on the wire."""
+LR_PARAMETERS = 784 * 62 + 62
+
+
+@dataclass(frozen=True)
+class Run:
+    """One kept run."""
+
+    experiment: Experiment
+    summary: dict[str, Any]
+    milestones: dict[str, tuple[int, float]]
+
+    @property
+    def accuracy(self) -> float:
+        """The paper's test accuracy."""
+        return float(self.summary["test_accuracy"])
+
+
+def runs(name: str) -> list[Run]:
+    """All kept runs of an experiment."""
+    path = RESULTS / f"{name}.json"
+    kept = json.loads(path.read_text()).values() if path.exists() else []
+    return [Run(Experiment.of(run["settings"]), run["summary"], run.get("milestones", {})) for run in kept]
+
+
+def such(found: Iterable[Run], **settings: Any) -> list[Run]:
+    """Those runs that have these settings."""
+    return [run for run in found if all(getattr(run.experiment, key) == value for key, value in settings.items())]
+
+
+def mean(found: Sequence[Run]) -> float:
+    """The mean accuracy; not a number if there is none."""
+    return fmean(run.accuracy for run in found) if found else nan
+
+
+def text(found: Sequence[Run]) -> str:
+    """Mean ± deviation, the mean alone for one seed, a dash for none."""
+    if len(found) < 2:
+        return f"{mean(found):.3f}" if found else "–"
+    return f"{mean(found):.3f} ± {pstdev(run.accuracy for run in found):.3f}"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def seeds(found: Iterable[Run]) -> str:
+    """Which seeds and commits the runs have, for the line below a table."""
+    found = list(found)
+    numbers = ", ".join(map(str, sorted({run.experiment.seed for run in found})))
+    commits = ", ".join(sorted({str(run.summary.get("commit")) for run in found}))
+    return f"\nSeeds {numbers}; commit {commits}.\n"
+
+
+def ranked() -> str:
+    """lidfl-ranked beside the oracle, for every fraction, way of voting and attack."""
+    found = runs("beyond-ranked")
+    lines = []
+    for fraction in (0.4, 0.6, 0.8):
+        at = such(found, byzantine_fraction=fraction)
+        ceiling = such(at, method="oracle")
+        for votes in ("worst", "random", "coordinated"):
+            cells = [such(at, method="lidfl-ranked", vote_attack=votes, attack=attack) for attack in ATTACKS]
+            lines.append([str(fraction), text(ceiling), votes, *(beside(cell, ceiling) for cell in cells)])
+    return table(["Byzantine", "oracle", "votes", *ATTACKS], lines) + seeds(found)
+
+
+def beside(found: Sequence[Run], ceiling: Sequence[Run]) -> str:
+    """An accuracy and how far it lies from the oracle's, over the seeds that both have."""
+    common = {run.experiment.seed for run in found} & {run.experiment.seed for run in ceiling}
+    if not common:
+        return "–"
+    ours, best = ([run for run in side if run.experiment.seed in common] for side in (found, ceiling))
+    difference = mean(ours) - mean(best)
+    shown = f"{difference:+.3f}"
+    return f"{text(ours)} ({f'**{shown}**' if difference < -SHORT_BY else shown})"
+
+
+def votes() -> str:
+    """The paper's protocol under colluding voters, by plurality and by ranked ballots."""
+    found = such(runs("beyond-votes"), rounds=1500)
+    lines = []
+    for election in ("plurality", "ranked"):
+        for attack in ("lie", "sign_flip"):
+            at = such(found, election=election, attack=attack)
+            both = [such(at, vote_attack="worst"), such(at, vote_attack="coordinated")]
+            lines.append([election, attack, *map(text, both), f"{mean(both[1]) - mean(both[0]):+.3f}"])
+    return table(["election", "attack", "Worst", "Coordinated", "difference"], lines) + seeds(found)
+
+
+def cost() -> str:
+    """What it takes to reach 0.55: rounds, gradient steps, bytes and seconds."""
+    found = runs("beyond-cost")
+    lines = []
+    for label in ("lidfl", "lidfl+rknn", "lidfl-ranked", "oracle"):
+        reached = [run for run in found if run.experiment.method_label == label]
+        stops = [run.milestones["0.55"] for run in reached if "0.55" in run.milestones]
+        if not stops:
+            lines.append([label, "not reached" if reached else "–", "", "", ""])
+            continue
+        rounds, seconds = (fmean(values) for values in zip(*stops, strict=True))
+        trains, models = per_round(reached[0])
+        steps = rounds * trains * reached[0].experiment.local_steps
+        megabytes = rounds * models * LR_PARAMETERS * FLOAT / 1e6
+        lines.append([label, f"{rounds:.0f}", f"{steps:,.0f}", f"{megabytes:,.0f}", f"{seconds:.1f}"])
+    header = ["method", "rounds", "gradient steps, all clients", "MB sent, all clients", "seconds here"]
+    return table(header, lines) + seeds(found)
+
+
+def per_round(run: Run) -> tuple[int, float]:
+    """How many clients train in a round, and how many models or updates travel, if none travels twice.
+
+    Voters get the candidates, and so have the whole list; workers send updates; jurors get all updates but their own.
+    """
+    experiment = run.experiment
+    m, k, c = experiment.num_clients, experiment.num_honest, experiment.candidates
+    if experiment.method == "oracle":
+        return k, 2 * k
+    trains = m if experiment.compares_updates else 1
+    candidates = run.summary["candidates_per_round"]
+    jurors = c * (m - 1) if "jurors" in experiment.proposal else 0
+    return trains, trains + jurors + m * candidates
+
+
+def non_iid() -> str:
+    """Clients whose data differ."""
+    found = runs("beyond-non-iid")
+    lines = []
+    for partition in ("dirichlet:concentration=0.1", "by_writer"):
+        at = such(found, partition=partition)
+        for label in ("oracle", "lidfl", "lidfl-ranked"):
+            method = [run for run in at if run.experiment.method_label == label]
+            cells = [such(method, attack=attack) for attack in ("lie", "sign_flip")]
+            if label == "oracle":  # no attack reaches it
+                cells = [method, method]
+            deployed = [
+                f"{fmean(r.summary['deployed_accuracy'] for r in cell):.3f}" if cell else "–" for cell in cells
+            ]
+            lines.append([partition, label, *(f"{text(c)}; {d}" for c, d in zip(cells, deployed, strict=True))])
+    return table(
+        ["partition", "method", "lie: best model; deployed", "sign_flip: best model; deployed"], lines
+    ) + seeds(found)
+
+
+def cnn() -> str:
+    """The CNN at equal rounds."""
+    found = runs("beyond-cnn")
+    lines = []
+    for label in ("lidfl+rknn", "lidfl-ranked", "oracle"):
+        method = [run for run in found if run.experiment.method_label == label]
+        cells = [method if label == "oracle" else such(method, attack=attack) for attack in ("lie", "sign_flip")]
+        lines.append([label, *map(text, cells)])
+    rounds = ", ".join(sorted({str(run.experiment.rounds) for run in found})) or "–"
+    return table(["method", "lie", "sign_flip"], lines) + f"\n{rounds} rounds." + seeds(found)
+
+
+def million() -> str:
+    """A round's time and memory from a thousand clients to a million."""
+    path = ROOT / "docs" / "million.json"
+    found = json.loads(path.read_text()) if path.exists() else []
+    lines = [
+        [
+            f"{p['clients']:,}",
+            f"{p['voters']:,}",
+            f"{p['ms']:.0f} ({p['ms'] / found[0]['ms']:.2f}×)",
+            f"{p['mib']:.0f} ({p['mib'] / found[0]['mib']:.2f}×)",
+        ]
+        for p in found
+    ]
+    return table(["clients", "voters", "ms a round", "MiB at most"], lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "ranked": ranked,
+    "votes": votes,
+    "cost": cost,
+    "non-iid": non_iid,
+    "cnn": cnn,
+    "million": million,
+}
+
+
+def filled(page: str) -> str:
+    """A page with every table between its marks made anew."""
+    for name, make in TABLES.items():
+        mark = f"<!-- {name} -->\n"
+        page, changed = re.subn(rf"(?s){re.escape(mark)}.*?<!-- end -->", f"{mark}\n{make()}\n<!-- end -->", page)
+        assert changed == 1, f"docs/beyond.md has no place for the table '{name}'"
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
