@@ -137,7 +137,7 @@ def cost() -> str:
 def per_round(run: Run) -> tuple[int, float]:
     """How many clients train in a round, and how many models or updates travel, if none travels twice.
 
-    Voters get the candidates, and so have the whole list; workers send updates; jurors get all updates but their own.
+    Voters get the candidates, and so have the whole list; workers send updates; jurors get all others' updates.
     """
     experiment = run.experiment
     m, k, c = experiment.num_clients, experiment.num_honest, experiment.candidates

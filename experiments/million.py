@@ -3,8 +3,8 @@
     python -m experiments.million       writes docs/million.json
 
 Each size runs in a process of its own, since memory is measured as the most that the process ever held. The
-committee is what `lidfl plan` asks for with a million clients, 40 % of them honest, a list of 2 and one failed round
-in a thousand; clients draw their images from FEMNIST when they are asked.
+committee is what `lidfl plan` asks for with a million clients, 40 % of them honest, a list of 2 and one failed
+round in a thousand; clients draw their images from FEMNIST when they are asked.
 """
 
 import json
