@@ -41,6 +41,16 @@ def test_every_method_under_every_attack_gives_the_list_of_the_loop(
     np.testing.assert_allclose(models.parameters.numpy(), expected, rtol=1e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("name", ["gauss", "label_flip", "lie", "ratchet", "sign_flip"])
+@pytest.mark.parametrize("model", ["lr", "mlp:hidden=5"])
+def test_the_ranked_method_gives_the_list_of_the_loop(name: str, model: str) -> None:
+    settings = dict(method="lidfl-ranked", attack=name, model=model, rounds=4, list_size=3)
+    _, models = play(**settings)
+    twin = Twin(tiny(**settings))
+    np.testing.assert_allclose(models.parameters.numpy(), twin.play(), rtol=1e-4, atol=2e-5)
+    assert list(models.ages) == twin.ages
+
+
 @pytest.mark.parametrize("vote_attack", ["worst", "random"])
 def test_every_vote_attack_gives_the_list_of_the_loop(vote_attack: str) -> None:
     settings = dict(vote_attack=vote_attack, attack="none", rounds=15)

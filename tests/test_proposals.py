@@ -132,6 +132,15 @@ def test_the_average_of_the_list_joins_what_others_propose() -> None:
     assert close(candidates(fleet).parameters[-1], torch.tensor([5.0, 5.0]))
 
 
+def test_equal_candidates_are_proposed_once_and_an_average_of_equals_not_at_all() -> None:
+    born = play("fedavg+norm:bound=100", Fleet()).record.born  # the same mean, in two ways
+    assert len(born) == 1
+    copies = ModelList.initial(torch.tensor([1.0, 2.0]), 2)
+    rules = Rules(ranked, ranked=True, proposals=resolve_proposals("average+client"))
+    outcome = drive(lid_round(copies, 0, CLIENTS, default_rng(0), rules), Fleet())
+    assert [len(birth.clients) for birth in outcome.record.born] == [1]
+
+
 def test_favourite_parents_are_chosen_by_the_clients_among_all_models() -> None:
     fleet = Fleet()
     play("fedavg", fleet, favourite_parents=True)

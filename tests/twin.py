@@ -4,6 +4,7 @@ It shares with the package only the data, the places that randomness is derived 
 """
 
 import copy
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ class Twin:
         for round_index in range(self.experiment.rounds):
             if self.experiment.method == "lidfl":
                 self.list_round(round_index)
+            elif self.experiment.method == "lidfl-ranked":
+                self.ranked_round(round_index)
             else:
                 self.single_round(round_index)
         return np.stack(self.models)
@@ -57,6 +60,46 @@ class Twin:
         loser = min(range(len(self.models)), key=lambda j: (tally[j], -self.ages[j], j))
         del self.models[loser], self.ages[loser]
         self.ages = [age + 1 for age in self.ages]
+
+    def ranked_round(self, t: int) -> None:
+        """Favourite parents; jurors, all RKNN groups of each parent and the mean of the list; ranked ballots."""
+        rng = rng_for(self.experiment.seed, "server", t)
+        everyone, k = list(range(self.experiment.num_clients)), len(self.honest)
+        liked = [int(np.argmin([self.loss(c, w) for w in self.models])) for c in everyone]
+        common = Counter(liked[c] for c in self.honest).most_common(1)[0][0]
+        parents = [common if c in self.byzantine else liked[c] for c in everyone]
+        updates: dict[int, Vector] = {}
+        for parent in sorted(set(parents)):
+            workers = [c for c in everyone if parents[c] == parent]
+            updates |= dict(zip(workers, self.sent(t, parent, workers), strict=True))
+        trained = [self.models[parents[c]] + updates[c] for c in everyone]
+        new: list[Vector] = []
+        for juror in sorted(rng.choice(len(everyone), self.experiment.candidates, replace=False).tolist()):
+            sign = -1 if juror in self.byzantine else 1
+            order = sorted(everyone, key=lambda c: sign * self.loss(juror, trained[c]))
+            new.append(np.mean([trained[c] for c in order[:k]], axis=0))
+        for parent in sorted(set(parents)):
+            workers = [c for c in everyone if parents[c] == parent]
+            groups = self.groups("rknn", [updates[c] for c in workers], rng)
+            new += [self.models[parent] + np.mean([updates[workers[i]] for i in g], axis=0) for g in groups]
+        average = np.mean(self.models, axis=0)
+        new += [] if any(np.allclose(average, w, atol=1e-6) for w in self.models) else [average]
+        distinct = [w for i, w in enumerate(new) if not any(np.allclose(w, v, atol=1e-6) for v in new[:i])]
+        self.models += distinct
+        self.ages += [0] * len(distinct)
+        self.eliminate([sorted(range(len(self.models)), key=lambda j: self.liking(c, j)) for c in everyone])
+
+    def liking(self, client: int, model: int) -> float:
+        """Small for what a client ranks first: Byzantine voters rank by falling loss."""
+        return self.loss(client, self.models[model]) * (-1 if client in self.byzantine else 1)
+
+    def eliminate(self, rankings: list[list[int]]) -> None:
+        standing = list(range(len(self.models)))
+        while len(standing) > self.experiment.list_size:
+            first = Counter(next(j for j in ranking if j in standing) for ranking in rankings)
+            standing.remove(min(standing, key=lambda j: (first[j], -self.ages[j], j)))
+        self.models = [self.models[j] for j in standing]
+        self.ages = [self.ages[j] + 1 for j in standing]
 
     def single_round(self, t: int) -> None:
         rng = rng_for(self.experiment.seed, "server", t)

@@ -22,6 +22,9 @@ from lidfl.protocol.replies import valid_ballots
 from lidfl.registry import Registry
 from lidfl.types import Client, Parameters, Position, Updates
 
+ROUNDING = 1e-5
+"""By how much, relative to the largest parameter, two models may differ and count as one."""
+
 
 @dataclass
 class Gathered:
@@ -105,8 +108,10 @@ def _mean_of(gathered: Gathered, senders: Sequence[Client], grown: Updates) -> C
 @proposal
 def average(gathered: Gathered) -> list[Child]:
     """The mean of the list as it stands: several good lines become one."""
-    everyone = tuple(range(len(gathered.models)))
-    return [Child(everyone, gathered.models.parameters.mean(0), ())] if len(everyone) > 1 else []
+    mean = gathered.models.parameters.mean(0)
+    if any(same(mean, model) for model in gathered.models.parameters):
+        return []
+    return [Child(tuple(range(len(gathered.models))), mean, ())]
 
 
 def from_aggregator(aggregate: Aggregate, gathered: Gathered) -> list[Child]:
@@ -150,6 +155,11 @@ def propose(gathered: Gathered, proposals: Iterable[Propose]) -> Asking:
     for make in proposals:
         made = make(gathered)
         for child in made if isinstance(made, list) else (yield from made):
-            if not any(torch.equal(child.parameters, other.parameters) for other in children):
+            if not any(same(child.parameters, other.parameters) for other in children):
                 children.append(child)
     return children
+
+
+def same(one: Parameters, other: Parameters) -> bool:
+    """Whether two models are equal but for rounding: the mean of a group depends on the order of its members."""
+    return torch.allclose(one, other, rtol=ROUNDING, atol=ROUNDING * float(one.abs().max()))
