@@ -1,7 +1,13 @@
 """Sweeps expand as one would by hand, lose nothing, and go on whatever fails."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,6 +128,35 @@ def test_a_cluster_of_two_workers_gives_the_same_runs(tmp_path: Path, backend: s
     assert sorted(path.name for path in (tmp_path / "cluster").iterdir()) == directories
     for name in directories:
         assert lines_without_times(tmp_path / "cluster" / name) == lines_without_times(tmp_path / "local" / name)
+
+
+def test_ctrl_c_stops_all_workers_and_the_next_call_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text("rounds = 400\ncheckpoint_every = 10\nseed = [1, 2, 3]\n")
+    command = [sys.executable, "-m", "lidfl", "sweep", "small.toml", "--workers", "2"]
+    pipes: Any = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, cwd=tmp_path, start_new_session=True, **pipes) as process:
+        while not list(tmp_path.glob("runs/small/*/rounds.jsonl")):
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on with the others" in out
+    assert "Traceback" not in err
+    for _ in range(200):
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("a worker was left behind")
+    lidfl("sweep", "small.toml", cwd=tmp_path)
+    finished = list(tmp_path.glob("runs/small/*/summary.json"))
+    assert len(finished) == 3
+    alone = read_sweep(tmp_path / "small.toml").runs[0].with_settings(out=str(tmp_path / "alone"))
+    run(alone)
+    resumed = tmp_path / "runs" / "small" / directory_name(alone)
+    assert lines_without_times(resumed) == lines_without_times(Path(alone.out))
 
 
 def test_a_failing_run_is_listed_and_the_others_go_on(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -151,7 +152,7 @@ class SweepRuns:
         if self.dry_run:
             console.print(estimate_table(list(estimate(sweep)), self.workers))
             return
-        with cluster(self.backend, self.address):
+        with cluster(self.backend, self.address), saying_how_to_go_on(console):
             failed = watch(sweep, play_all(sweep, self.workers, self.threads, self.backend), console)
         if failed:
             raise LidflError(f"{len(failed)} of {waiting} runs failed; the next call tries them again")
@@ -196,7 +197,8 @@ class Reproduce:
         sweep = reproduce.planned(self.name, scale=self.scale, seeds=self.seeds, groups=self.groups, out=self.out)
         store = reproduce.Store(self.results, self.name)
         missing = store.missing(sweep)
-        failed = [] if self.show_only else watch(missing, play_all(missing, self.workers), console)
+        with saying_how_to_go_on(console):
+            failed = [] if self.show_only else watch(missing, play_all(missing, self.workers), console)
         store.keep(sweep)
         console.print(reproduce.as_rich(*reproduce.compare(sweep, store.results(sweep))))
         console.print("ours ± deviation over seeds, (the paper's), difference", highlight=False)
@@ -331,6 +333,16 @@ def run_shown(
     except KeyboardInterrupt:
         if RunDirectory(experiment.out).checkpoint_file.exists():
             console.print(f"\nstopped; go on with: {resume_command(Path(experiment.out))}", soft_wrap=True)
+        raise
+
+
+@contextmanager
+def saying_how_to_go_on(console: Console) -> Iterator[None]:
+    """Many runs that are interrupted say that nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print("\nstopped; finished runs are kept, and the same command goes on with the others")
         raise
 
 
