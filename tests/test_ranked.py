@@ -11,6 +11,7 @@ from numpy.random import default_rng
 
 from lidfl.collusion import Elimination, lift_cost, margin, removal_cost
 from lidfl.elections import honest_ballots, plurality, ranked
+from lidfl.errors import LidflError
 from lidfl.types import Ballot, Position
 from lidfl.vote_attacks import coordinated, random, worst
 
@@ -167,6 +168,24 @@ def test_coordinated_voters_remove_as_many_of_the_best_as_anyone_could(candidate
 
         most = max(harm(gone) for gone in reachable(ballots, ages, seats, colluders=2))
         assert harm(set(by_hand([*ballots, *forged], ages, seats))) == most
+
+
+@pytest.mark.parametrize("candidates", [3, 4])
+def test_told_to_aim_at_the_best_single_choices_remove_as_many_as_anyone_could(candidates: int) -> None:
+    losses = np.tile(np.arange(candidates) / 10, (2, 1))
+    choices: list[Ballot] = [(), *((position,) for position in range(candidates))]
+    for ballots, ages, seats in elections(60, candidates, voters=5):
+        single = [ballot[:1] for ballot in ballots]
+        forged = coordinated(np.zeros((2, candidates)), losses, single, ages, seats, aim="best")
+        plans = [forged, *combinations_with_replacement(choices, 2)]
+        gone = [plurality([*single, *votes], ages, seats) for votes in plans]
+        harm = [next(best for best in range(candidates) if best not in others) for others in gone]
+        assert harm[0] == max(harm)
+
+
+def test_an_unknown_aim_is_named_with_those_that_there_are() -> None:
+    with pytest.raises(LidflError, match="unknown aim 'worst'; choose from auto, favourite, best"):
+        coordinated(np.zeros((1, 2)), np.zeros((1, 2)), [(0,)], [0, 0], 1, aim="worst")
 
 
 def test_a_search_that_gives_up_still_returns_ballots_that_work() -> None:

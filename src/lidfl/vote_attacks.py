@@ -11,13 +11,16 @@ A vote attack is one function. What it names among its parameters is what it is 
 | `rng` | randomness for this vote |
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.random import Generator
 
 from lidfl.collusion import Elimination
 from lidfl.elections import first_choices, honest_ballots, plurality, weakest_first
+from lidfl.errors import LidflError
 from lidfl.registry import Registry
 from lidfl.types import Ballot, Losses, Position
 
@@ -57,35 +60,73 @@ def coordinated(
     ages: Sequence[int],
     seats: int,
     ranks: int = 1,
+    *,
+    aim: str = "auto",
 ) -> list[Ballot]:
-    """Colluding voters remove the models that serve honest clients best, as many as they can."""
-    if ranks == 1:
-        return _against_plurality(len(losses), honest_losses, honest_ballots, ages, seats)
-    return _against_ranking(len(losses), honest_losses, honest_ballots, ages, seats)
+    """Colluding voters remove the honest clients' favourite, or the models that serve them best (`aim=best`).
+
+    Against single choices they aim at the favourite unless told otherwise, against rankings at the best: as many as
+    they can of the models with the lowest mean honest loss, beginning with the very best.
+    """
+    if aim not in ("auto", "favourite", "best"):
+        raise LidflError(f"unknown aim '{aim}'; choose from auto, favourite, best")
+    remove = partial(_by_plurality if ranks == 1 else _by_ranking, len(losses), honest_ballots, ages, seats)
+    if ranks > 1 or aim == "best":
+        return _remove_the_best(remove, honest_losses, seats)
+    return _remove_the_favourite(remove, honest_losses, first_choices(honest_ballots, len(ages)), seats)
 
 
-def _against_plurality(
-    voters: int, honest_losses: Losses, honest_ballots: Sequence[Ballot], ages: Sequence[int], seats: int
-) -> list[Ballot]:
+Remove: TypeAlias = Callable[[Sequence[Position]], list[Ballot] | None]
+"""From the candidates that shall go to the ballots that make them go, if there are any."""
+
+
+def _by_plurality(
+    voters: int, honest_ballots: Sequence[Ballot], ages: Sequence[int], seats: int, victims: Sequence[Position]
+) -> list[Ballot] | None:
+    """Single choices that remove all victims, if there are any: they lift the strongest others."""
+    tally = first_choices(honest_ballots, len(ages))
+    targets = [position for position in weakest_first(tally, ages) if position not in victims][-seats:]
+    ballots = lift(targets, tally, ages, voters)
+    return ballots if set(victims) <= set(plurality([*honest_ballots, *ballots], ages, seats)) else None
+
+
+def _by_ranking(
+    voters: int, honest_ballots: Sequence[Ballot], ages: Sequence[int], seats: int, victims: Sequence[Position]
+) -> list[Ballot] | None:
+    """Rankings that remove all victims, if a search finds any."""
+    elimination = Elimination(honest_ballots, ages, seats)
+    walk = elimination.cheapest(victims, voters)
+    return elimination.ballots(walk, voters) if walk else None
+
+
+def _remove_the_best(remove: Remove, honest_losses: Losses, seats: int) -> list[Ballot]:
+    """Remove as many as possible of the best models, beginning with the very best; else the best that can go.
+
+    To remove the best n is harder than to remove the best n − 1, so the largest n is found by bisection.
+    """
+    best_first = by_mean_loss(honest_losses)
+    found, low, high = None, 0, len(best_first) - seats
+    while low < high:
+        middle = (low + high + 1) // 2
+        ballots = remove(best_first[:middle])
+        low, high, found = (low, middle - 1, found) if ballots is None else (middle, high, ballots)
+    if found is None:
+        found = next(filter(None, (remove([victim]) for victim in best_first)), None)
+    return found or []
+
+
+def _remove_the_favourite(remove: Remove, honest_losses: Losses, tally: Sequence[int], seats: int) -> list[Ballot]:
     """Remove the honest clients' favourite if possible, else keep the worst models alive.
 
     A candidate can be removed if and only if `seats` others can be lifted over it, and lifting those that need the
     fewest ballots is best. If the favourite cannot be removed, the voters keep the `seats` candidates with the
     highest mean honest loss alive; if even that takes more ballots, they remove the best candidate that they can.
     """
-    tally = first_choices(honest_ballots, len(ages))
     best_first = by_mean_loss(honest_losses)
     favourite = max(best_first, key=lambda position: tally[position])
-    strongest_last = weakest_first(tally, ages)
-
-    def others(victim: Position) -> list[Position]:
-        return [position for position in strongest_last if position != victim][-seats:]
-
-    plans = [([favourite], others(favourite)), (best_first[:-seats], best_first[-seats:])]
-    plans += [([victim], others(victim)) for victim in best_first]
-    for victims, targets in plans:
-        ballots = lift(targets, tally, ages, voters)
-        if set(victims) <= set(plurality([*honest_ballots, *ballots], ages, seats)):
+    for victims in ([favourite], best_first[:-seats], *([victim] for victim in best_first)):
+        ballots = remove(victims)
+        if ballots is not None:
             return ballots
     raise AssertionError("whoever goes anyway can be removed")
 
@@ -99,25 +140,6 @@ def lift(targets: Sequence[Position], tally: Sequence[int], ages: Sequence[int],
         total[weakest] += 1
         cast.append((weakest,))
     return cast
-
-
-def _against_ranking(
-    voters: int, honest_losses: Losses, honest_ballots: Sequence[Ballot], ages: Sequence[int], seats: int
-) -> list[Ballot]:
-    """Remove as many as possible of the best models, beginning with the very best.
-
-    To remove the best n is harder than to remove the best n − 1, so the largest n is found by bisection.
-    """
-    best_first = by_mean_loss(honest_losses)
-    elimination = Elimination(honest_ballots, ages, seats)
-    found = elimination.cheapest([])
-    low, high = 0, len(ages) - seats
-    while low < high:
-        middle = (low + high + 1) // 2
-        walk = elimination.cheapest(best_first[:middle], voters)
-        low, high, found = (middle, high, walk) if walk else (low, middle - 1, found)
-    assert found is not None
-    return elimination.ballots(found, voters)
 
 
 def by_mean_loss(losses: Losses) -> list[Position]:
