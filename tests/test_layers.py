@@ -15,6 +15,7 @@ LAYERS = [
     {"collusion", "protocol"},
     {"client", "vote_attacks", "config"},
     {"server", "engines", "checkpoint", "world"},
+    {"judging"},
     {"rundir", "simulator"},
     {"simulation", "picking"},
     {"tables", "planning"},

@@ -4,7 +4,7 @@ This is the only place that knows who is Byzantine.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import TypeAlias
@@ -18,10 +18,11 @@ from lidfl.attacks import attack
 from lidfl.client import LocalTraining, draw_batches, finite_or_inf, image_hits, image_losses
 from lidfl.collusion import margin
 from lidfl.config import ORACLE, Experiment
-from lidfl.datasets.federated import DrawnShards, FederatedData, Shards
+from lidfl.datasets.federated import DrawnShards, FederatedData
 from lidfl.elections import first_choices, honest_ballots
 from lidfl.engines import ENGINES, Engine, Jobs, candidate_engines, fastest_engine, logits_for
 from lidfl.errors import LidflError
+from lidfl.judging import Clients, OncePerModel, Panel
 from lidfl.parameters import Network
 from lidfl.protocol import Choose, ModelList, Replies, Request, Train, Trained, Vote
 from lidfl.seeds import rng_for, seed_for
@@ -29,54 +30,14 @@ from lidfl.types import Ballot, Client, Losses, Parameters, Position, Updates
 from lidfl.vote_attacks import vote_attack, worst
 from lidfl.world import build_network, draw_byzantine, load_data
 
-Clients: TypeAlias = NDArray[np.int64]
-"""Several clients, in ascending order."""
-NO_CLIENTS = np.empty(0, dtype=np.int64)
 AUDIENCE = 10_000
 """Over so many clients results are averaged at most."""
-REMEMBERED = 100_000
-"""So many clients' judgements of a model are remembered at most."""
 
 Job: TypeAlias = tuple[Client, Position]
 """A local training: who trains, and which model of the list."""
 
-Measure: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""From logits and labels to a number for each image: its loss, or whether it is right."""
-
 BUILT_IN_ENGINES = {"lr": "linear", "mlp": "vmap", "cnn": "loop"}
 """What trials found for the models of this package; a user's own is tried."""
-
-
-class OncePerModel:
-    """What clients find of each model of a list, computed once and remembered while the model stays."""
-
-    def __init__(self, compute: Callable[[Parameters, Clients], NDArray[np.float64]]) -> None:
-        self.compute = compute
-        self.known: dict[int, tuple[Clients, NDArray[np.float64]]] = {}
-        """By model: the clients that have judged it, in ascending order, and what they found."""
-        self.computed: Counter[int] = Counter()
-
-    def __call__(self, models: ModelList, clients: Clients) -> NDArray[np.float64]:
-        """One row a client, in their order, which is ascending; one column a model."""
-        self.known = {model: self.known[model] for model in models.ids if model in self.known}
-        columns = [
-            self._column(model, vector, clients)
-            for model, vector in zip(models.ids, models.parameters, strict=True)
-        ]
-        return np.stack(columns, axis=1)
-
-    def _column(self, model: int, vector: Parameters, clients: Clients) -> NDArray[np.float64]:
-        asked, values = self.known.get(model, (NO_CLIENTS, np.empty(0)))
-        missing = np.setdiff1d(clients, asked, assume_unique=True)
-        if len(missing) > 0:
-            asked, values = np.append(asked, missing), np.append(values, self.compute(vector, missing))
-            order = asked.argsort()
-            asked, values = asked[order], values[order]
-            self.computed[model] += 1
-        found = values[np.searchsorted(asked, clients)]
-        # Committees are drawn from so many that an earlier judge hardly ever comes back.
-        self.known[model] = (asked, values) if len(asked) <= REMEMBERED else (clients, found)
-        return found
 
 
 class Simulator:
@@ -101,9 +62,10 @@ class Simulator:
         self.labels = self._training_labels()
         self.engine_name = self._engine_name()
         self.engine = self._build_engine(self.engine_name)
-        self.logits = logits_for(network)
+        logits = logits_for(network)
+        self.validation = Panel(data.validation, logits, image_losses)
+        self.testing = Panel(data.test, logits, image_hits)
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        self._gathered: tuple[tuple[int, bytes], tuple[Tensor, Tensor]] | None = None
         self._losses = OncePerModel(self.judge)
         self._accuracies = OncePerModel(self.test)
 
@@ -149,6 +111,7 @@ class Simulator:
 
     def _train(self, request: Train) -> Replies:
         parents = self._parents(request)
+        preferred = self._preferred(request.models) if "preferred" in self.attack.wants else None
         with self._timed("training"):
             workers = [client for client in request.offers if client not in self.silent]
             attackers = [client for client in workers if client in self.byzantine]
@@ -162,7 +125,7 @@ class Simulator:
             }
             for parent in sorted({parents[client] for client in attackers}) if not self.poisons_data else ():
                 accomplices = [client for client in attackers if parents[client] == parent]
-                sent |= self._forged(trained, accomplices, parent, request)
+                sent |= self._forged(trained, accomplices, parent, request, preferred)
             return [(client, Trained(parents[client], sent[client])) for client in workers]
 
     def _parents(self, request: Train) -> dict[Client, Position]:
@@ -196,7 +159,12 @@ class Simulator:
         return sorted(needed)
 
     def _forged(
-        self, trained: Mapping[Job, Parameters], attackers: Sequence[Client], parent: Position, request: Train
+        self,
+        trained: Mapping[Job, Parameters],
+        attackers: Sequence[Client],
+        parent: Position,
+        request: Train,
+        preferred: Parameters | None,
     ) -> dict[Client, Parameters]:
         """What attackers who were sent the same model send back."""
         wants = self.attack.wants
@@ -204,7 +172,7 @@ class Simulator:
             own=_rows(trained, attackers, parent) if "own" in wants else None,
             honest=_rows(trained, self.honest, parent) if "honest" in wants else None,
             start=request.models.parameters[parent],
-            preferred=self._preferred(request.models) if "preferred" in wants else None,
+            preferred=preferred,
             num_byzantine=len(self.byzantine),
             num_classes=self.data.num_classes,
             rng=rng_for(self.experiment.seed, "attack", request.round_index, parent),
@@ -258,7 +226,7 @@ class Simulator:
         """
         jurors = np.array(request.voters)
         with self._timed("evaluation"):
-            losses = finite_or_inf(self._means(image_losses, request.models, self.data.validation, jurors)).T
+            losses = finite_or_inf(self.validation.means(request.models, jurors)).T
         best, worst_first = honest_ballots(losses, request.ranks), worst(losses, request.ranks)
         lie = self._are_byzantine(request.voters) & (self.vote_attack.name != "none")
         return [(juror, worst_first[row] if lie[row] else best[row]) for row, juror in enumerate(request.voters)]
@@ -300,7 +268,7 @@ class Simulator:
 
     def judge(self, vector: Parameters, clients: Clients) -> NDArray[np.float64]:
         """Each client's validation loss of one model."""
-        return finite_or_inf(self._client_means(image_losses, vector, self.data.validation, clients))
+        return finite_or_inf(self.validation.means(vector[None], clients)[0])
 
     def known_losses(self, ids: Iterable[int]) -> tuple[list[int], list[float]]:
         """Those of the models that have been judged, and the mean loss over the clients that judged it."""
@@ -321,8 +289,7 @@ class Simulator:
 
     def test(self, vector: Parameters, clients: Clients) -> NDArray[np.float64]:
         """Each client's test accuracy of one model."""
-        hits = self._client_means(image_hits, vector, self.data.test, clients)
-        accuracies: NDArray[np.float64] = hits.cpu().numpy()
+        accuracies: NDArray[np.float64] = self.testing.means(vector[None], clients)[0].cpu().numpy()
         return accuracies
 
     def deployed_accuracy(self, candidates: ModelList) -> float:
@@ -330,35 +297,6 @@ class Simulator:
         chosen = self.losses(candidates, self.audience).argmin(1)
         deployed = self.accuracies(candidates)[np.arange(len(chosen)), chosen]
         return float(deployed[~self._are_byzantine(self.audience.tolist())].mean())
-
-    def _client_means(self, measure: Measure, vector: Parameters, shards: Shards, clients: Clients) -> Tensor:
-        """The mean of a measure of one model for each client, in one pass over their images."""
-        return self._means(measure, vector[None], shards, clients)[0]
-
-    def _means(self, measure: Measure, vectors: Updates, shards: Shards, clients: Clients) -> Tensor:
-        """The mean of a measure of each model for each client, (models, clients); images are looked up once.
-
-        Where clients hold more than there is, since they share it, each image is looked at once.
-        """
-        rows, sizes = self._gather(shards, clients)
-        images, labels = shards.images, shards.labels
-        shared = len(rows) >= len(labels)
-        if not shared:
-            images, labels = images[rows], labels[rows]
-        means = []
-        for vector in vectors:
-            values = measure(self.logits(vector, images), labels)
-            values = values[rows] if shared else values
-            means.append(torch.segment_reduce(values.double(), "mean", lengths=sizes))
-        return torch.stack(means)
-
-    def _gather(self, shards: Shards, clients: Clients) -> tuple[Tensor, Tensor]:
-        """The rows of these clients and how many each has; the last answer is kept for the next model."""
-        key = id(shards), clients.tobytes()
-        if self._gathered is None or self._gathered[0] != key:
-            rows, sizes = (torch.from_numpy(part).to(shards.labels.device) for part in shards.gather(clients))
-            self._gathered = key, (rows, sizes)
-        return self._gathered[1]
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
