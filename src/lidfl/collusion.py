@@ -72,18 +72,19 @@ class Elimination:
     def cheapest(self, victims: Collection[Position], budget: float = inf) -> Walk | None:
         """The cheapest order that a search finds in which all victims go; None if it is over the budget."""
         waiting, seen = [self.start], set()
-        for _ in range(SEARCHED // self.size):
-            if not waiting:
-                return None
+        looked_at = 0
+        while waiting and looked_at < SEARCHED // self.size:
             walk = heappop(waiting)
             if walk.left == 0:
                 return walk
-            for following in self._towards(victims, walk):
-                key = frozenset(following.order), following.support
-                if following.cost <= budget and key not in seen:
-                    seen.add(key)
-                    heappush(waiting, following)
-        return self._straight(victims, budget)
+            state = frozenset(walk.order), walk.support
+            if state not in seen:  # else it was reached for less
+                seen.add(state)
+                looked_at += 1
+                for following in self._towards(victims, walk):
+                    if following.cost <= budget:
+                        heappush(waiting, following)
+        return self._straight(victims, budget) if waiting else None
 
     def _towards(self, victims: Collection[Position], walk: Walk) -> list[Walk]:
         """The steps that leave room for all victims to go."""
