@@ -17,6 +17,7 @@ LAYERS = [
     {"server", "engines", "checkpoint", "world"},
     {"rundir", "simulator"},
     {"simulation", "picking"},
+    {"flower"},
     {"tables"},
     {"sweep"},
     {"reproduce"},

@@ -127,8 +127,9 @@ def read_ask(content: RecordDict) -> Ask:
 
 def pack_reply(reply: Reply) -> RecordDict:
     """A reply as records."""
-    lists = {"ballot": list(reply.ballot), "missing": list(reply.missing)}
-    records = RecordDict({FIELDS: ConfigRecord({"kind": reply.kind, "parent": reply.parent, **lists})})
+    entries: dict[str, Any] = {"kind": reply.kind, "parent": reply.parent}
+    entries |= {"ballot": list(reply.ballot), "missing": list(reply.missing)}
+    records = RecordDict({FIELDS: ConfigRecord(entries)})
     if reply.update is not None:
         records[UPDATE] = ArrayRecord({"u": to_array(reply.update)})
     return records

@@ -25,6 +25,7 @@ from lidfl.config import Experiment
 from lidfl.errors import LidflError
 from lidfl.flower.credentials import make_certificates, make_node_key
 from lidfl.flower.dealt import deal
+from lidfl.flower.nursery import write_command
 from lidfl.rundir import RunDirectory
 from lidfl.simulation import Observer, Progress, Summary
 from lidfl.types import Client
@@ -96,7 +97,7 @@ class LocalFederation:
     # Preparing
 
     def prepare(self) -> None:
-        """Write keys, the nodes' data, the app and Flower's settings."""
+        """Write keys, the nodes' data, the app and Flower's settings, and start the nursery."""
         self.logs.mkdir(parents=True, exist_ok=True)
         if not self.insecure:
             make_certificates(self.home)
@@ -105,6 +106,8 @@ class LocalFederation:
         trust = "insecure = true" if self.insecure else f'root-certificates = "{self.home / "ca.crt"}"'
         config = f'[superlink.{CONNECTION}]\naddress = "127.0.0.1:{self.port}"\n{trust}\n'
         (self.home / "config.toml").write_text(config)
+        write_command(self.home / "bin", self.home / "nursery")
+        self.start("nursery", sys.executable, "-m", "lidfl.flower.nursery", self.home / "nursery")
         if self.app is None:
             self.app = self._write_app()
 
@@ -193,8 +196,8 @@ class LocalFederation:
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
         quiet |= {"FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1"}
         speed = {"OMP_NUM_THREADS": "1", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        ours = {"PATH": path, "FLWR_HOME": str(self.home), MARK: self.mark}
+        path = [str(self.home / "bin"), str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+        ours = {"PATH": os.pathsep.join(path), "FLWR_HOME": str(self.home), MARK: self.mark}
         return speed | dict(os.environ) | quiet | ours
 
     # Watching

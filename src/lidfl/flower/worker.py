@@ -98,7 +98,5 @@ def _behaviour(resolve: Any, spec: object, *, testing: bool) -> Bound[Any] | Non
         raise LidflError("a node's config names an attack; only client_app(task, testing=True) takes it")
     bound: Bound[Any] = resolve(str(spec))
     if bound.wants - ALONE:
-        raise LidflError(
-            f"'{spec}' needs to see what others do; choose sign_flip, gauss, label_flip, worst, random"
-        )
+        raise LidflError(f"'{spec}' needs accomplices; choose sign_flip, gauss or label_flip, worst or random")
     return bound
