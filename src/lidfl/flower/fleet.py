@@ -4,7 +4,8 @@
   one if the first has not reported in 30 s.
 - Each message has a deadline, and lives no longer: a node that comes back does not work off stale requests.
 - Each message carries a secret that only its node is sent, and only a reply that echoes it counts. Flower checks
-  who hands in a reply, but not that it is the node that was asked; and a reply is never counted twice.
+  who hands in a reply, but not that it is the node that was asked. It takes one reply to a message, so a node in
+  whose name another has answered is asked anew; and no node's reply is counted twice.
 - A reply is measured while it is fetched: what is too large is dropped, not assembled.
 """
 
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 OVERHEAD = 64 * 1024
 """Bytes of a reply besides its update."""
+FORGED = "forged"
 NodeId = int
 
 
@@ -79,6 +81,7 @@ class Fleet:
         """Each node's reply, as they come in; none from nodes that fail, lie about who they are or are late."""
         waiting = deque(contents.items())
         flying: dict[str, Flight] = {}
+        again: set[NodeId] = set()
         while waiting or flying:
             while waiting and len(flying) < self.limits.in_flight:
                 flying |= self._push(*waiting.popleft(), kind, group)
@@ -89,6 +92,9 @@ class Fleet:
                 except Refused as refusal:
                     self._note(flight, refusal)
                     ended.add(message_id)
+                    if refusal.reason == FORGED and flight.node not in again:
+                        again.add(flight.node)
+                        waiting.append((flight.node, contents[flight.node]))
                     continue
                 if content is not None:
                     ended.add(message_id)
@@ -115,10 +121,10 @@ class Fleet:
         for message in self._pull(message_id, most_bytes):
             if message.has_error():
                 raise Refused("failed", message.error.reason or "")
-            if secrets.compare_digest(_secret(message.content), flight.secret.encode()):
-                self.received_bytes += size_of(message.content)
-                return message.content
-            self._note(flight, Refused("forged", "the reply does not carry the request's secret"))
+            if not secrets.compare_digest(_secret(message.content), flight.secret.encode()):
+                raise Refused(FORGED, "the reply does not carry the request's secret")
+            self.received_bytes += size_of(message.content)
+            return message.content
         if monotonic() > flight.until:
             raise Refused("late", f"no answer within {self.limits.deadline:.0f} s")
         return None
