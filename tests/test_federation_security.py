@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from http.client import HTTPSConnection
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def play(federation: LocalFederation, name: str) -> Path:
     return out
 
 
-def finish(out: Path, seconds: float = 120) -> list[dict[str, object]]:
+def finish(out: Path, seconds: float = 120) -> list[dict[str, Any]]:
     until = monotonic() + seconds
     while not (out / "summary.json").exists():
         assert monotonic() < until, "the run does not end"

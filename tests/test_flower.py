@@ -15,7 +15,7 @@ pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.app.message.arraychunk import ArrayChunk
 
-from lidfl import Experiment, LidflError, RunDirectory, run
+from lidfl import Experiment, LidflError, RunDirectory, cli, run
 from lidfl.flower import client_app, codec
 from lidfl.flower.client import deadline
 from lidfl.flower.codec import ENVELOPE, FIELDS, UPDATE, Ask, Reply, Unreadable, Work
@@ -24,6 +24,7 @@ from lidfl.flower.fleet import Fleet, Limits, Refused, bounded
 from lidfl.flower.members import Members
 from lidfl.flower.server import Control, read_run_config
 from lidfl.flower.server import run as serve
+from lidfl.flower.template import write_app
 from lidfl.flower.worker import Worker
 from lidfl.simulator import Simulator
 from lidfl.world import draw_byzantine, load_data
@@ -164,7 +165,8 @@ def test_a_model_that_is_not_what_its_hash_says_is_refused_by_the_client() -> No
 
 
 def fields(**changes: Any) -> ConfigRecord:
-    return ConfigRecord(dict(kind="ballot", parent=0, ballot=[0], missing=[]) | changes)
+    entries: dict[str, Any] = dict(kind="ballot", parent=0, ballot=[0], missing=[])
+    return ConfigRecord(entries | changes)
 
 
 def update(dtype: str = "float32", shape: Any = (2,), stype: str = codec.RAW, data: bytes = bytes(8)) -> RecordDict:
@@ -372,3 +374,21 @@ def test_run_config_overrides_the_experiment_and_leaves_what_is_empty() -> None:
     experiment, control = read_run_config(Experiment(out="runs/x"), config)
     assert (experiment.rounds, experiment.out, experiment.checkpoint_every) == (3, "runs/x", 1)
     assert control == Control(resume=True, in_flight=2)
+
+
+def test_the_example_is_what_init_flower_writes(tmp_path: Path) -> None:
+    write_app(tmp_path / "flower-app")
+    example = Path(__file__).parents[1] / "examples" / "flower-app"
+    written = sorted(path.relative_to(tmp_path / "flower-app") for path in (tmp_path / "flower-app").rglob("*.*"))
+    assert len(written) == 6
+    for path in written:
+        assert (example / path).read_text() == (tmp_path / "flower-app" / path).read_text()
+    with pytest.raises(LidflError, match="not empty"):
+        write_app(tmp_path / "flower-app")
+
+
+def test_the_command_counts_nodes_and_byzantine_ones_exactly() -> None:
+    for nodes in range(1, 40):
+        for byzantine in range(nodes):
+            settings = cli.Federation(action="up", nodes=nodes, byzantine=byzantine).settings()
+            assert Experiment.of(settings).num_byzantine == byzantine

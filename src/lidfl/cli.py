@@ -89,7 +89,7 @@ class FederationOptions(RunOptions):
     nodes: int | None = None
     """How many nodes there are (default: 6)."""
     byzantine: int | None = None
-    """How many of them are Byzantine (default: 4)."""
+    """How many of them are Byzantine, all of them real processes that attack (default: 4)."""
     insecure: bool = False
     """Without TLS and without node keys."""
 
@@ -111,8 +111,8 @@ class FederationOptions(RunOptions):
 
     def settings(self) -> dict[str, Any]:
         """The settings of the file and the flags; nodes and Byzantine ones are counted, not a fraction."""
-        settings = super().settings()
         fresh = self.config is None
+        settings = ({"rounds": 20, "eval_every": 1} if fresh else {}) | super().settings()
         nodes = self.nodes or (6 if fresh else settings.get("num_clients", 6))
         count = self.byzantine if self.byzantine is not None else (4 if fresh else None)
         if count is not None:

@@ -66,6 +66,7 @@ clientapp = "federation.client_app:app"
 
 [tool.flwr.app.config]
 out = ""
+rounds = {rounds}
 resume = false
 in-flight = 8
 deadline = 120.0
@@ -116,7 +117,7 @@ class LocalFederation:
         data.mkdir()
         deal(self.experiment, load_data(self.experiment), data)
         (app / "federation").mkdir(parents=True)
-        (app / "pyproject.toml").write_text(PROJECT)
+        (app / "pyproject.toml").write_text(PROJECT.format(rounds=self.experiment.rounds))
         (app / "federation" / "__init__.py").write_text("")
         experiment = str(self.directory.path.resolve() / "experiment.toml")
         (app / "federation" / "server_app.py").write_text(SERVER_APP.format(experiment=experiment))

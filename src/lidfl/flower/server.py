@@ -80,7 +80,6 @@ def build(experiment: Experiment, audit: Audit | None) -> ServerApp:
     app = ServerApp()
 
     def main(grid: Grid, context: Context) -> None:
-        logging.basicConfig(level=logging.INFO, format="%(message)s")
         settings, control = read_run_config(experiment, context.run_config)
         run(settings, control, grid, audit)
 
@@ -103,7 +102,7 @@ def run(experiment: Experiment, control: Control, grid: Grid, audit: Audit | Non
     directory = RunDirectory(experiment.out)
     directory.check(experiment, resume=control.resume, overwrite=control.overwrite)
     directory.open(experiment, overwrite=control.overwrite)
-    with alone(directory):
+    with alone(directory), logged(directory):
         auditor = audit(experiment) if audit else None
         if auditor:
             directory.save_task(auditor.data)
@@ -126,6 +125,21 @@ def initial_model(experiment: Experiment) -> Parameters:
     if bound.wants:
         raise LidflError(f"model '{experiment.model}' depends on the data; name yours, as package.task:model")
     return Network(models.build(experiment.model, (0, 0, 0), 0, seed_for(experiment.seed, "model"))).initial()
+
+
+@contextmanager
+def logged(directory: RunDirectory) -> Iterator[None]:
+    """Write which nodes join, fail or are late to server.log."""
+    handler = logging.FileHandler(directory.path / "server.log")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger = logging.getLogger("lidfl")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
 
 
 @contextmanager
