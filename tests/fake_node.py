@@ -41,13 +41,13 @@ class FakeNode:
         message.metadata.__dict__["_message_id"] = tree.object_id
         return message
 
-    def send(self, reply: Message) -> None:
-        """Hand in a reply, whoever it says it is from."""
+    def send(self, reply: Message, *, upload: bool = True) -> None:
+        """Hand in a reply, whoever it says it is from, and upload what it holds, or not."""
         _, send, _, _, _, push, _ = self.calls
         reply.metadata.__dict__["_message_id"] = reply.object_id
         wanted, session = send(reply, get_object_tree(reply), 0.0)
         for name, thing in get_all_nested_objects(reply).items():
-            if name in wanted:
+            if name in wanted and upload:
                 push(reply.metadata.run_id, session, name, thing.deflate())
 
     def serve(self, app: ClientApp, stop: threading.Event) -> None:

@@ -1,5 +1,6 @@
 """Flower's Grid without processes: messages go to client apps in this one, as bytes, so that nothing is shared."""
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -25,6 +26,7 @@ class LocalGrid(Grid):
         self.pushed: list[Message] = []
         self.replies: dict[str, list[Message]] = {}
         self.in_flight = self.most_in_flight = 0
+        self.lock = threading.Lock()
 
     def get_node_ids(self) -> Iterable[int]:
         return sorted(self.online)
@@ -32,10 +34,11 @@ class LocalGrid(Grid):
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         names = []
         for message in messages:
-            message.metadata.__dict__["_message_id"] = name = f"message-{len(self.pushed)}"
-            self.pushed.append(message)
-            self.in_flight += 1
-            self.most_in_flight = max(self.most_in_flight, self.in_flight)
+            with self.lock:
+                message.metadata.__dict__["_message_id"] = name = f"message-{len(self.pushed)}"
+                self.pushed.append(message)
+                self.in_flight += 1
+                self.most_in_flight = max(self.most_in_flight, self.in_flight)
             reply = self._deliver(message)
             self.replies[name] = [reply] if reply else []
             names.append(name)
@@ -52,7 +55,8 @@ class LocalGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         found = [reply for name in message_ids for reply in self.replies.pop(name, [])]
-        self.in_flight -= len(found)
+        with self.lock:
+            self.in_flight -= len(found)
         return found
 
     def set_run(self, *_: object) -> None: ...

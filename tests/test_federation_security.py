@@ -1,10 +1,11 @@
 """What nodes of a real federation cannot do: a real SuperLink with TLS and node keys, nodes that lie."""
 
+import re
 import shutil
 import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPSConnection
 from pathlib import Path
 from time import monotonic, sleep
@@ -15,12 +16,13 @@ import pytest
 pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 
 import httpx
-from flwr.app import ConfigRecord, Message
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from lidfl import Experiment, LidflError, RunDirectory
 from lidfl.flower import client_app
-from lidfl.flower.codec import ENVELOPE, Reply, pack_reply, read_ask, reply_with
+from lidfl.flower.codec import ENVELOPE, Reply, pack_reply, read_ask, reply_with, to_array
 from lidfl.flower.credentials import make_node_key
 from lidfl.flower.dealt import Dealt
 from lidfl.flower.federation import LocalFederation, free_port, listens, marked
@@ -50,19 +52,13 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFedera
 
 
 @contextmanager
-def nodes(federation: LocalFederation, app: ClientApp, liar: int = 2) -> Iterator[tuple[FakeNode, FakeNode]]:
-    """Nodes 0 and 1 answered by the app, but for what node 1 is asked once all have joined; node 2 is by hand."""
-    stop = threading.Event()
+def nodes(federation: LocalFederation, app: ClientApp) -> Iterator[tuple[FakeNode, FakeNode]]:
+    """Node 0 is answered by the app; nodes 1 and 2 are returned."""
     with ExitStack() as stack:
-        honest = [stack.enter_context(fake_node(federation, client)) for client in range(3) if client != liar]
-        by_hand = stack.enter_context(fake_node(federation, liar))
-        threads = [threading.Thread(target=honest[0].serve, args=(app, stop), daemon=True)]
-        for thread in threads:
-            thread.start()
+        honest = [stack.enter_context(fake_node(federation, client)) for client in range(2)]
+        by_hand = stack.enter_context(fake_node(federation, 2))
+        stack.enter_context(serving(honest[0], app))
         yield honest[1], by_hand
-        stop.set()
-        for thread in threads:
-            thread.join()
 
 
 def play(federation: LocalFederation, name: str) -> Path:
@@ -110,18 +106,82 @@ def test_nobody_can_vote_for_another_vote_twice_or_replay_a_ballot(federation: L
         # In the next round, the old ballot once more.
         old = pack_reply(Reply("ballot", ballot=(1,)))
         old[ENVELOPE] = ConfigRecord({"secret": mine.content.config_records[ENVELOPE]["secret"]})
-        stop = threading.Event()
-        honest = threading.Thread(target=victim.serve, args=(app, stop), daemon=True)
-        honest.start()
-        liar.send(Message(old, reply_to=answer_until_vote(liar, app)))
-        first, second = finish(out)
-        stop.set()
-        honest.join()
+        with serving(victim, app):
+            liar.send(Message(old, reply_to=answer_until_vote(liar, app)))
+            first, second = finish(out)
     assert first["refused"] == {"forged": 1}
     assert sum(first["votes"].values()) == 3, "the victim is asked anew, and its own ballot counts"
     assert second["refused"]["forged"] >= 1
     assert sum(second["votes"].values()) == 2
     assert second["rejected"] == {"missing": 1}
+
+
+def huge(message: Message) -> RecordDict:
+    return pack_reply(Reply("trained", update=np.zeros(10_000_000, dtype=np.float32)))
+
+
+def bomb(message: Message) -> RecordDict:
+    """An array of a few kilobytes that unfolds to 50 GB."""
+    array = to_array(np.arange(1_250_000, dtype=np.float32))
+    (piece,) = array.slice_array()
+    array.__dict__["_chunks"] = [piece] * 10_000
+    return RecordDict({"lidfl": ConfigRecord({"kind": "trained"}), "lidfl.update": ArrayRecord({"u": array})})
+
+
+def junk(message: Message) -> RecordDict:
+    return RecordDict({f"record {number}": ConfigRecord({"x": [0] * 100}) for number in range(3_000)})
+
+
+@pytest.mark.parametrize("make", [huge, bomb, junk])
+def test_a_reply_of_absurd_size_is_dropped_in_little_memory(
+    federation: LocalFederation, make: Callable[[Message], RecordDict]
+) -> None:
+    app = client_app(Dealt(str(federation.home / "data")))
+    with nodes(federation, app) as (honest, liar), serving(honest, app):
+        out = play(federation, make.__name__)
+        peak = 0
+        for _ in range(2):
+            liar.send(reply_with(make(message := answer_until_vote(liar, app)), message))
+            peak = max(peak, server_memory(federation))
+        lines = finish(out)
+    for line in lines:
+        assert line["refused"] == {"too large": 1}
+        assert sum(line["votes"].values()) == 2
+    assert peak < 1_000_000, "kilobytes"
+
+
+def test_a_reply_that_never_comes_in_full_holds_up_nobody_for_long(federation: LocalFederation) -> None:
+    app = client_app(Dealt(str(federation.home / "data")))
+    with nodes(federation, app) as (honest, liar), serving(honest, app):
+        out = play(federation, "partial")
+        for _ in range(2):
+            message = answer_until_vote(liar, app)
+            liar.send(reply_with(pack_reply(Reply("ballot", ballot=(0,))), message), upload=False)
+        lines = finish(out)
+    for line in lines:
+        assert line["seconds"] < 30
+        assert sum(line["votes"].values()) == 2
+
+
+def server_memory(federation: LocalFederation) -> int:
+    """The most memory that the ServerApp has held so far, in kilobytes."""
+    for pid in marked(federation.mark):
+        with suppress(OSError):
+            if b"flwr-serverapp" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                status = Path(f"/proc/{pid}/status").read_text()
+                return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0])
+    return 0
+
+
+@contextmanager
+def serving(node: FakeNode, app: ClientApp) -> Iterator[None]:
+    """Let an app answer for a node meanwhile."""
+    stop = threading.Event()
+    thread = threading.Thread(target=node.serve, args=(app, stop), daemon=True)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
 
 
 def test_a_node_that_is_not_registered_is_refused(federation: LocalFederation) -> None:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -211,9 +212,9 @@ def test_an_array_that_names_one_piece_a_million_times_is_not_assembled() -> Non
     header = content[: content.index(b"{")].replace(
         str(len(body) + 1).encode(), str(len(content) - len(head)).encode()
     )
-    with bounded(20_000_000), pytest.raises(Refused, match="too large"):
+    with bounded(20_000_000, 1.0), pytest.raises(Refused, match="too large"):
         Array.inflate(header + content[len(head) :], {piece.object_id: piece})
-    with bounded(20_000_000):
+    with bounded(20_000_000, 1.0):
         assert len(Array.inflate(array.deflate(), {piece.object_id: piece}).data) == 5_000_000
 
 
@@ -280,7 +281,11 @@ def test_each_node_has_a_secret_of_its_own_in_every_request() -> None:
 
 
 def test_messages_in_flight_are_bounded_and_live_as_long_as_their_deadline() -> None:
-    grid = LocalGrid({node: (replying(ballot), {}) for node in range(1, 21)})
+    def slowly(_message: Message) -> RecordDict:
+        sleep(0.05)
+        return ballot()
+
+    grid = LocalGrid({node: (replying(slowly), {}) for node in range(1, 21)})
     found, _ = ask_all(grid, Limits(in_flight=3, deadline=5.0, poll=0.01))
     assert len(found) == 20
     assert grid.most_in_flight == 3

@@ -1,7 +1,7 @@
 """The only module that calls Grid: who is there, and one reply from each node that is asked.
 
 - No more than `in_flight` messages are out at a time: each starts a process at its node, and Flower starts another
-  one if the first has not reported in 30 s.
+  one if the first has not reported in 30 s. Each has a thread here, so that a slow upload holds up nobody else.
 - Each message has a deadline, and lives no longer: a node that comes back does not work off stale requests.
 - Each message carries a secret that only its node is sent, and only a reply that echoes it counts. Flower checks
   who hands in a reply, but not that it is the node that was asked. It takes one reply to a message, so a node in
@@ -11,10 +11,12 @@
 
 import logging
 import secrets
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from time import monotonic, sleep
 from typing import Any
 
@@ -28,7 +30,11 @@ log = logging.getLogger(__name__)
 
 OVERHEAD = 64 * 1024
 """Bytes of a reply besides its update."""
+SMALLEST = 64
+"""Bytes of an object, which is named by a hash."""
 FORGED = "forged"
+TRIES = 2
+"""How often a node is asked in whose name somebody else has answered."""
 NodeId = int
 
 
@@ -52,15 +58,6 @@ class Limits:
     """Seconds between two looks for replies."""
 
 
-@dataclass(frozen=True)
-class Flight:
-    """A message that is out."""
-
-    node: NodeId
-    secret: str
-    until: float
-
-
 class Fleet:
     """The nodes of a federation, as far as the server can reach them."""
 
@@ -68,8 +65,9 @@ class Fleet:
         self.grid = grid
         self.limits = limits
         self.refused: Counter[str] = Counter()
-        """Replies that were not even read, by reason, since the start."""
+        """Replies that were not even read, by reason."""
         self.sent_bytes = self.received_bytes = 0
+        self._lock = Lock()
 
     def nodes(self) -> list[NodeId]:
         """The nodes that count as online, in a fixed order."""
@@ -79,66 +77,64 @@ class Fleet:
         self, contents: Mapping[NodeId, RecordDict], kind: str, group: str, most_bytes: int
     ) -> Iterator[tuple[NodeId, RecordDict]]:
         """Each node's reply, as they come in; none from nodes that fail, lie about who they are or are late."""
-        waiting = deque(contents.items())
-        flying: dict[str, Flight] = {}
-        again: set[NodeId] = set()
-        while waiting or flying:
-            while waiting and len(flying) < self.limits.in_flight:
-                flying |= self._push(*waiting.popleft(), kind, group)
-            ended = set()
-            for message_id, flight in flying.items():
-                try:
-                    content = self._reply(message_id, flight, most_bytes + OVERHEAD)
-                except Refused as refusal:
-                    self._note(flight, refusal)
-                    ended.add(message_id)
-                    if refusal.reason == FORGED and flight.node not in again:
-                        again.add(flight.node)
-                        waiting.append((flight.node, contents[flight.node]))
-                    continue
+
+        def one(node: NodeId) -> tuple[NodeId, RecordDict | None]:
+            return node, self._ask_one(node, contents[node], kind, group)
+
+        with (
+            bounded(most_bytes + OVERHEAD, self.limits.deadline),
+            ThreadPoolExecutor(self.limits.in_flight) as pool,
+        ):
+            for done in as_completed([pool.submit(one, node) for node in contents]):
+                node, content = done.result()
                 if content is not None:
-                    ended.add(message_id)
-                    yield flight.node, content
-            flying = {name: flight for name, flight in flying.items() if name not in ended}
-            if not ended:
-                sleep(self.limits.poll)
+                    yield node, content
 
-    def _push(self, node: NodeId, content: RecordDict, kind: str, group: str) -> dict[str, Flight]:
-        """Send one message; nothing is out if Flower does not take it."""
-        secret, deadline = secrets.token_hex(16), self.limits.deadline
-        flight = Flight(node, secret, monotonic() + deadline)
-        records = RecordDict({**content, ENVELOPE: envelope(secret, deadline)})
-        self.sent_bytes += size_of(records)
-        message = Message(records, node, kind, ttl=deadline, group_id=group)
-        for message_id in self.grid.push_messages([message]):
-            if message_id:
-                return {message_id: flight}
-        self._note(flight, Refused("not sent"))
-        return {}
-
-    def _reply(self, message_id: str, flight: Flight, most_bytes: int) -> RecordDict | None:
-        """What the node that was asked has answered, or None while it has not."""
-        for message in self._pull(message_id, most_bytes):
-            if message.has_error():
-                raise Refused("failed", message.error.reason or "")
-            if not secrets.compare_digest(_secret(message.content), flight.secret.encode()):
-                raise Refused(FORGED, "the reply does not carry the request's secret")
-            self.received_bytes += size_of(message.content)
-            return message.content
-        if monotonic() > flight.until:
-            raise Refused("late", f"no answer within {self.limits.deadline:.0f} s")
+    def _ask_one(self, node: NodeId, content: RecordDict, kind: str, group: str) -> RecordDict | None:
+        for _ in range(TRIES):
+            try:
+                return self._exchange(node, content, kind, group)
+            except Refused as refusal:
+                with self._lock:
+                    self.refused[refusal.reason] += 1
+                log.warning("node %d: %s %s", node, refusal.reason, refusal.details[:300])
+                if refusal.reason != FORGED:
+                    break
         return None
 
-    def _pull(self, message_id: str, most_bytes: int) -> list[Message]:
+    def _exchange(self, node: NodeId, content: RecordDict, kind: str, group: str) -> RecordDict:
+        """Send one message and wait for its reply."""
+        secret, deadline = secrets.token_hex(16), self.limits.deadline
+        records = RecordDict({**content, ENVELOPE: envelope(secret, deadline)})
+        until = monotonic() + deadline
+        (message_id,) = self.grid.push_messages([Message(records, node, kind, ttl=deadline, group_id=group)]) or [
+            None
+        ]
+        if not message_id:
+            raise Refused("not sent")
+        with self._lock:
+            self.sent_bytes += size_of(records)
+        while monotonic() < until:
+            for reply in self._pull(message_id):
+                return self._opened(reply, secret)
+            sleep(self.limits.poll)
+        raise Refused("late", f"no answer within {deadline:.0f} s")
+
+    def _pull(self, message_id: str) -> list[Message]:
         try:
-            with bounded(most_bytes):
-                return list(self.grid.pull_messages([message_id]))
+            return list(self.grid.pull_messages([message_id]))
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
             raise Refused("garbage", str(error)) from None
 
-    def _note(self, flight: Flight, refusal: Refused) -> None:
-        self.refused[refusal.reason] += 1
-        log.warning("node %d: %s %s", flight.node, refusal.reason, refusal.details[:300])
+    def _opened(self, message: Message, secret: str) -> RecordDict:
+        """The content of a reply that comes from the node that was asked."""
+        if message.has_error():
+            raise Refused("failed", message.error.reason or "")
+        if not secrets.compare_digest(_secret(message.content), secret.encode()):
+            raise Refused(FORGED, "the reply does not carry the request's secret")
+        with self._lock:
+            self.received_bytes += size_of(message.content)
+        return message.content
 
 
 def _secret(content: RecordDict) -> bytes:
@@ -148,30 +144,28 @@ def _secret(content: RecordDict) -> bytes:
 
 
 @contextmanager
-def bounded(most_bytes: int) -> Iterator[None]:
-    """Let Flower fetch no more than so many bytes, and build no array larger than that.
+def bounded(most_bytes: int, seconds: float) -> Iterator[None]:
+    """Let Flower fetch no more than so many bytes of a reply, and build no array larger than that.
 
     A reply's objects are fetched one by one, and an array says itself which pieces it is made of: a few kilobytes
-    could name one piece a million times.
+    could name one piece a million times. For an object that a node has announced and not uploaded, Flower would
+    wait two hours.
     """
     fetch, inflate = vars(http_grid)["pull_objects"], vars(Array)["inflate"]
-    fetched = 0
 
-    def measured(pull: Any) -> Any:
-        def pull_one(object_id: str) -> bytes:
-            nonlocal fetched
-            content: bytes = pull(object_id)
-            fetched += len(content)
-            if fetched > most_bytes:
+    def pull_objects(object_ids: list[str], pull_object_fn: Callable[[str], bytes], **_: Any) -> dict[str, bytes]:
+        sizes: list[int] = []
+
+        def measured(object_id: str) -> bytes:
+            content = pull_object_fn(object_id)
+            sizes.append(len(content))
+            if sum(sizes) > most_bytes:
                 raise Refused("too large")
             return content
 
-        return pull_one
-
-    def pull_objects(object_ids: list[str], pull_object_fn: Any, **options: Any) -> dict[str, bytes]:
-        if len(object_ids) > most_bytes // 64:  # no object is smaller than its own name
+        if len(object_ids) > most_bytes // SMALLEST:
             raise Refused("too large")
-        found: dict[str, bytes] = fetch(object_ids, measured(pull_object_fn), **options)
+        found: dict[str, bytes] = fetch(object_ids, measured, max_time=seconds)
         return found
 
     def inflate_some(cls: type[Array], content: bytes, children: Any = None) -> Array:
