@@ -61,11 +61,11 @@ def nodes(federation: LocalFederation, app: ClientApp) -> Iterator[tuple[FakeNod
         yield honest[1], by_hand
 
 
-def play(federation: LocalFederation, name: str) -> Path:
+def play(federation: LocalFederation, name: str, deadline: float = 20.0) -> Path:
     """Start a run in a directory of its own."""
     out = federation.logs.parent.parent / name
     federation.directory = RunDirectory(out)
-    federation.submit(out=str(out), deadline=20.0, wait=60.0)
+    federation.submit(out=str(out), deadline=deadline, wait=60.0)
     return out
 
 
@@ -153,14 +153,13 @@ def test_a_reply_of_absurd_size_is_dropped_in_little_memory(
 def test_a_reply_that_never_comes_in_full_holds_up_nobody_for_long(federation: LocalFederation) -> None:
     app = client_app(Dealt(str(federation.home / "data")))
     with nodes(federation, app) as (honest, liar), serving(honest, app):
-        out = play(federation, "partial")
+        out = play(federation, "partial", deadline=8.0)
         for _ in range(2):
             message = answer_until_vote(liar, app)
             liar.send(reply_with(pack_reply(Reply("ballot", ballot=(0,))), message), upload=False)
         lines = finish(out)
-    for line in lines:
-        assert line["seconds"] < 30
-        assert sum(line["votes"].values()) == 2
+    assert [sum(line["votes"].values()) for line in lines] == [2, 2]
+    assert RunDirectory(out).summary()["seconds"] < 2 * 20, "Flower itself would wait two hours"
 
 
 def server_memory(federation: LocalFederation) -> int:

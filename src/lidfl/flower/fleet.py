@@ -107,9 +107,8 @@ class Fleet:
         secret, deadline = secrets.token_hex(16), self.limits.deadline
         records = RecordDict({**content, ENVELOPE: envelope(secret, deadline)})
         until = monotonic() + deadline
-        (message_id,) = self.grid.push_messages([Message(records, node, kind, ttl=deadline, group_id=group)]) or [
-            None
-        ]
+        message = Message(records, node, kind, ttl=deadline, group_id=group)
+        message_id = next(iter(self.grid.push_messages([message])), None)
         if not message_id:
             raise Refused("not sent")
         with self._lock:
@@ -165,7 +164,7 @@ def bounded(most_bytes: int, seconds: float) -> Iterator[None]:
 
         if len(object_ids) > most_bytes // SMALLEST:
             raise Refused("too large")
-        found: dict[str, bytes] = fetch(object_ids, measured, max_time=seconds)
+        found: dict[str, bytes] = fetch(object_ids, measured, max_time=seconds, backoff_cap=1)
         return found
 
     def inflate_some(cls: type[Array], content: bytes, children: Any = None) -> Array:
