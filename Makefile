@@ -19,7 +19,7 @@ test: .venv/ready
 
 # Real servers and clients, killed and lied to; some minutes. The last results are kept.
 test-federation: .venv/ready
-	$(BIN)/python -m pytest -m federation -v --durations=0 --color=no | tee results/federation.txt
+	$(BIN)/python -m pytest -m federation -vv --no-header --durations=0 --durations-min=1 --color=no | tee results/federation.txt
 
 check: .venv/ready
 	$(BIN)/ruff format --check

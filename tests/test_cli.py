@@ -1,6 +1,7 @@
 """The command line as a newcomer meets it."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from lidfl import models
+from lidfl import LidflError, cli, models
 from tests.command import lidfl, lines_without_times
 
 SUMMARY_KEYS = {
@@ -142,3 +143,9 @@ def test_the_demo_shows_fedavg_collapse_and_lidfl_stand(tmp_path: Path) -> None:
             assert (tmp_path / cells[5] / "summary.json").exists()
     assert accuracy["fedavg"] < 0.2
     assert accuracy["lidfl"] > 0.85
+
+
+def test_without_flower_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flwr", None)
+    with pytest.raises(LidflError, match=r"pip install 'lidfl\[flower\]'"):
+        cli.Federation(action="up")()

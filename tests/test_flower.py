@@ -1,6 +1,8 @@
 """The Flower engine without processes: what it sends, what it accepts, and that it equals the simulator."""
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -397,3 +399,8 @@ def test_the_command_counts_nodes_and_byzantine_ones_exactly() -> None:
         for byzantine in range(nodes):
             settings = cli.Federation(action="up", nodes=nodes, byzantine=byzantine).settings()
             assert Experiment.of(settings).num_byzantine == byzantine
+
+
+def test_a_client_app_imports_torch_only_when_there_is_something_to_compute() -> None:
+    code = "import sys, lidfl.flower.client; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
