@@ -84,7 +84,7 @@ class Scene:
 
     def play(self, name: str, rounds: int, **config: Any) -> Path:
         out = self.folder / name
-        self.federation.submit(out=str(out), rounds=rounds, deadline=DEADLINE, wait=60.0, **config)
+        self.federation.submit(out=str(out), rounds=rounds, deadline=DEADLINE, wait=150.0, **config)
         return out
 
     def start_again(self, client: int) -> None:

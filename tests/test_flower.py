@@ -327,6 +327,19 @@ def test_a_node_keeps_its_number_when_it_leaves_and_comes_back(tmp_path: Path) -
     assert len(grid.pushed) == asked, "nobody has to say it twice"
 
 
+def test_a_run_begins_when_every_node_has_answered_even_those_that_are_known(tmp_path: Path) -> None:
+    deaf = iter([True, True, False])
+
+    def late(message: Message, context: Context) -> Message | None:
+        return None if next(deaf) else hello(1)(message, context)
+
+    (tmp_path / "nodes.json").write_text('{"0": 1, "1": 2}')
+    grid = LocalGrid({1: (hello(0), {}), 2: (late, {})})
+    Members(Fleet(grid, QUICK), 2, tmp_path / "nodes.json").wait(30)
+    assert [message.metadata.dst_node_id for message in grid.pushed].count(1) == 1
+    assert next(deaf, None) is None
+
+
 def test_a_node_that_will_not_say_who_it_is_does_not_hold_up_every_round(tmp_path: Path) -> None:
     grid = LocalGrid({1: (hello(0), {}), 2: (silent, {})})
     members = Members(Fleet(grid, QUICK), 2, tmp_path / "nodes.json")

@@ -31,13 +31,23 @@ class Members:
         saved: dict[str, NodeId] = json.loads(file.read_text()) if file.exists() else {}
         self.node_of: dict[Client, NodeId] = {int(client): node for client, node in saved.items()}
         self.asked: dict[NodeId, float] = {}
+        self.heard: set[NodeId] = set()
 
     def wait(self, seconds: float) -> None:
-        """Let nodes join until there is one for every client, or for so long."""
+        """Let nodes join until there is one for every client and each has answered, or for so long.
+
+        A node may be online and deaf: if a server is killed while it uploads a request, the nodes that were asked
+        wait for the rest of it, until Flower finds that the run is over, about a minute later.
+        """
         until = monotonic() + seconds
-        while len(self.present()) < self.num_clients and monotonic() < until:
+        while True:
+            here = self.present()
+            self._wishes([node for node in here.values() if node not in self.heard])
+            heard = len(self.heard.intersection(here.values()))
+            if heard == self.num_clients or monotonic() > until:
+                break
             sleep(0.5)
-        log.info("%d of %d clients are there", len(self.present()), self.num_clients)
+        log.info("%d of %d clients are there", heard, self.num_clients)
 
     def present(self) -> dict[Client, NodeId]:
         """The node of every client that is online; newcomers are taken in."""
@@ -63,6 +73,7 @@ class Members:
         self.asked |= dict.fromkeys(nodes, monotonic())
         wishes = {}
         for node, content in self.fleet.ask(asked, "query", "hello", most_bytes=0):
+            self.heard.add(node)
             try:
                 reply = read_reply(content, dim=0)
             except Unreadable:
