@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check bench bench-check format clean
+.PHONY: setup demo test test-federation check bench bench-check format clean
 
 setup: .venv/ready
 
@@ -16,6 +16,10 @@ demo: .venv/ready
 
 test: .venv/ready
 	$(BIN)/python -m pytest
+
+# Real servers and clients, killed and lied to; some minutes. The last results are kept.
+test-federation: .venv/ready
+	$(BIN)/python -m pytest -m federation -vv --no-header --durations=0 --durations-min=1 --color=no | tee results/federation.txt
 
 check: .venv/ready
 	$(BIN)/ruff format --check

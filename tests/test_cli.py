@@ -11,7 +11,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from lidfl import models
+from lidfl import LidflError, cli, models
 from tests.command import lidfl, lines_without_times
 
 SUMMARY_KEYS = {
@@ -152,3 +152,9 @@ def test_the_demo_shows_fedavg_collapse_and_lidfl_stand(tmp_path: Path) -> None:
     assert out.splitlines()[-1] == "report: runs/demo.html"
     page = (tmp_path / "runs" / "demo.html").read_text()
     assert "Lineage of the list: demo-lidfl" in page
+
+
+def test_without_flower_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flwr", None)
+    with pytest.raises(LidflError, match=r"pip install 'lidfl\[flower\]'"):
+        cli.Federation(action="up")()

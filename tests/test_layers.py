@@ -18,6 +18,7 @@ LAYERS = [
     {"judging"},
     {"rundir", "simulator"},
     {"simulation", "picking"},
+    {"flower"},
     {"tables", "planning"},
     {"sweep"},
     {"reproduce"},

@@ -2,11 +2,14 @@
 
 import json
 import logging
+import math
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, make_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -67,13 +70,9 @@ class RunOptions:
         """Run the experiment that the file and the flags describe."""
         console = Console()
         experiment = Experiment.of(self.settings())
-        summary = run_shown(experiment, console, resume=self.resume, overwrite=self.overwrite, quiet=self.quiet)
-        console.print(
-            f"test accuracy {summary['test_accuracy']:.3f}, deployed {summary['deployed_accuracy']:.3f} "
-            f"after {summary['rounds']} rounds in {summary['seconds']:.1f} s: {experiment.out}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        play = partial(run, experiment, resume=self.resume, overwrite=self.overwrite)
+        summary = run_shown(experiment, console, play, resume_command(Path(experiment.out)), quiet=self.quiet)
+        print_result(console, experiment, summary)
 
     def settings(self) -> dict[str, Any]:
         """The settings of the file, and over them the flags that were given."""
@@ -82,7 +81,7 @@ class RunOptions:
 
 def given_flags(command: object, settings: type[Any]) -> dict[str, Any]:
     """The settings that were given as flags."""
-    flags = {setting.name: getattr(command, setting.name) for setting in fields(settings)}
+    flags = {setting.name: getattr(command, setting.name, None) for setting in fields(settings)}
     return {name: value for name, value in flags.items() if value is not None}
 
 
@@ -98,6 +97,73 @@ def _flag(setting: Any) -> tuple[str, Any, Any]:
 
 Run = make_dataclass("Run", map(_flag, fields(Experiment)), bases=(RunOptions,), kw_only=True)
 Run.__doc__ = RunOptions.__doc__
+
+
+@dataclass(kw_only=True)
+class FederationOptions(RunOptions):
+    """Run an experiment with Flower's real servers and clients on this machine (lidfl[flower])."""
+
+    action: Annotated[Literal["up"], tyro.conf.Positional]
+    """up: start everything, run, and stop everything."""
+    nodes: int | None = None
+    """How many nodes there are (default: 6)."""
+    byzantine: int | None = None
+    """How many of them are Byzantine, all of them real processes that attack (default: 4)."""
+    insecure: bool = False
+    """Without TLS and without node keys."""
+
+    def __call__(self) -> None:
+        """Start a federation, run the experiment in it, and stop it."""
+        from lidfl.flower import require_flower
+
+        require_flower()
+        from lidfl.flower.federation import play_locally
+
+        console = Console()
+        if self.insecure:
+            console.print("INSECURE: no TLS, no node keys; anybody who reaches the port can vote", style="bold red")
+        experiment = Experiment.of(self.settings())
+        again = f"lidfl federation up --config {Path(experiment.out) / 'experiment.toml'} --resume"
+        play = partial(play_locally, experiment, resume=self.resume, overwrite=self.overwrite)
+        play = partial(play, insecure=self.insecure)
+        print_result(console, experiment, run_shown(experiment, console, play, again, quiet=self.quiet))
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of the file and the flags; nodes and Byzantine ones are counted, not a fraction."""
+        fresh = self.config is None
+        settings = ({"rounds": 20, "eval_every": 1} if fresh else {}) | super().settings()
+        nodes = self.nodes or (6 if fresh else settings.get("num_clients", 6))
+        count = self.byzantine if self.byzantine is not None else (4 if fresh else None)
+        if count is not None:
+            if not 0 <= count < nodes:
+                raise LidflError(f"--byzantine must be from 0 to {nodes - 1}, one less than the nodes")
+            settings["byzantine_fraction"] = math.ceil(1e6 * count / nodes) / 1e6  # up: ⌊fraction·m⌋ is the count
+        return settings | {"num_clients": nodes}
+
+
+_COUNTED = {"num_clients", "byzantine_fraction"}
+Federation = make_dataclass(
+    "Federation",
+    [_flag(setting) for setting in fields(Experiment) if setting.name not in _COUNTED],
+    bases=(FederationOptions,),
+    kw_only=True,
+)
+Federation.__doc__ = FederationOptions.__doc__
+
+
+@dataclass
+class InitFlower:
+    """Write a Flower app that trains on digits, to start yours from."""
+
+    folder: tyro.conf.Positional[Path]
+    """Where to; a new folder."""
+
+    def __call__(self) -> None:
+        """Write the app and say how to run it."""
+        from lidfl.flower.template import write_app
+
+        write_app(self.folder)
+        Console().print(f"written to {self.folder}; its README.md says how to run it", soft_wrap=True)
 
 
 @dataclass
@@ -306,7 +372,8 @@ class Demo:
         for method in ["fedavg", "lidfl"]:
             out = str(self.out / f"demo-{method}")
             experiment = Experiment(name=f"demo-{method}", method=method, attack="sign_flip", out=out)
-            summary = run_shown(experiment, console, overwrite=True)
+            play = partial(run, experiment, overwrite=True)
+            summary = run_shown(experiment, console, play, resume_command(Path(out)))
             accuracies = [f"{summary[key]:.3f}" for key in ("test_accuracy", "deployed_accuracy")]
             table.add_row(method, *accuracies, f"{summary['seconds']:.1f}", out)
             places.append(Path(out))
@@ -316,23 +383,18 @@ class Demo:
 
 
 def run_shown(
-    experiment: Experiment,
-    console: Console,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    quiet: bool = False,
+    experiment: Experiment, console: Console, play: Callable[..., Summary], again: str, *, quiet: bool = False
 ) -> Summary:
-    """Run an experiment with a display; on Ctrl-C say how to go on."""
+    """Play an experiment with a display; on Ctrl-C say how to go on."""
     if not quiet:
         logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_log_handler(console)])
         logging.getLogger("lidfl").setLevel(logging.INFO)
     try:
         with display(experiment, console, quiet=quiet) as observe:
-            return run(experiment, resume=resume, overwrite=overwrite, observe=observe)
+            return play(observe=observe)
     except KeyboardInterrupt:
         if RunDirectory(experiment.out).checkpoint_file.exists():
-            console.print(f"\nstopped; go on with: {resume_command(Path(experiment.out))}", soft_wrap=True)
+            console.print(f"\nstopped; go on with: {again}", soft_wrap=True)
         raise
 
 
@@ -344,6 +406,16 @@ def saying_how_to_go_on(console: Console) -> Iterator[None]:
     except KeyboardInterrupt:
         console.print("\nstopped; finished runs are kept, and the same command goes on with the others")
         raise
+
+
+def print_result(console: Console, experiment: Experiment, summary: Summary) -> None:
+    """One line that says how a run ended."""
+    console.print(
+        f"test accuracy {summary['test_accuracy']:.3f}, deployed {summary['deployed_accuracy']:.3f} "
+        f"after {summary['rounds']} rounds in {summary['seconds']:.1f} s: {experiment.out}",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _log_handler(console: Console) -> logging.Handler:
@@ -360,11 +432,14 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "plan": Plan,
     "list": ListRegistered,
     "demo": Demo,
+    "federation": Federation,
+    "init-flower": InitFlower,
 }
 
 
 def main() -> None:
     """Entry point of the `lidfl` command."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # being asked to end is like Ctrl-C: nothing is lost
     sys.path.insert(0, os.getcwd())  # so that a user's own package.module:function is found
     try:
         command = tyro.extras.subcommand_cli_from_dict(

@@ -51,12 +51,12 @@ class Born:
 def births(line: Line) -> list[Born]:
     """The models that were born in a round; a line names one itself, or lists them under `born`."""
     if "born" in line:
-        return [Born(b["model"], tuple(b["parents"]), tuple(b["clients"]), b["honest"]) for b in line["born"]]
+        return [Born(b["model"], tuple(b["parents"]), tuple(b["clients"]), b.get("honest")) for b in line["born"]]
     if "model" not in line:
         return []
     client, parent = line["client"], line["parent"]
     clients = tuple(client) if isinstance(client, list) else (client,)
-    return [Born(line["model"], (parent,) if parent >= 0 else (), clients, line["honest"])]
+    return [Born(line["model"], (parent,) if parent >= 0 else (), clients, line.get("honest"))]
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from lidfl.checkpoint import State
 from lidfl.config import Experiment
-from lidfl.protocol import Birth, ModelList, Outcome, drive
+from lidfl.protocol import Answer, Birth, ModelList, Outcome, Record, drive
 from lidfl.rundir import Line, Records, RunDirectory, births
 from lidfl.server import Server
 from lidfl.simulator import Simulator
+from lidfl.types import Client
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,28 @@ class Progress:
 
 
 Observer = Callable[[Progress], None]
+
+
+class Federation(Protocol):
+    """Who answers the requests of a run, and what it can tell of a round beyond the server's record."""
+
+    @property
+    def answer(self) -> Answer:
+        """Takes a request to the clients and brings back their replies."""
+        ...
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent since it was last cleared, by what it went into."""
+        ...
+
+    def describe(self, outcome: Outcome) -> Line:
+        """A line of rounds.jsonl."""
+        ...
+
+    def assess(self, models: ModelList) -> Line:
+        """How good the models are, as far as it can be told."""
+        ...
 
 
 @contextmanager
@@ -84,53 +107,53 @@ def _run(
 ) -> Summary:
     directory.save_task(simulator.data)
     server = Server(experiment)
-    state = directory.restore(experiment.device) or State(0, server.start(simulator.network.initial()))
-    with closing(Records(directory.rounds_file)) as records:
-        state = _play(experiment, simulator, server, state, directory, records, observe)
-    summary = summarise(experiment, simulator, state, directory)
+    start = partial(server.start, simulator.network.initial())
+    state = play(experiment, server, Simulated(simulator), start, directory, observe)
+    summary = result(simulator, state.models) | summarise(experiment, state, directory)
     directory.finish(state, summary)
     return summary
 
 
-def _play(
+def play(
     experiment: Experiment,
-    simulator: Simulator,
     server: Server,
-    state: State,
+    federation: Federation,
+    start: Callable[[], ModelList],
     directory: RunDirectory,
-    records: Records,
-    observe: Observer | None,
+    observe: Observer | None = None,
 ) -> State:
     """All rounds that are left, with checkpoints on the way and one more when the user interrupts."""
-    try:
-        while state.rounds_done < experiment.rounds:
-            if state.rounds_done % experiment.checkpoint_every == 0:
-                records.sync()
-                directory.save(state)
-            state, line = _play_round(experiment, simulator, server, state, records)
-            if observe:
-                observe(Progress(experiment, state.models, line))
-            if has_diverged(experiment, line):
-                break
-    except KeyboardInterrupt:
-        records.sync()
-        directory.save(state)
-        raise
+    state = directory.restore(experiment.device) or State(0, start())
+    with closing(Records(directory.rounds_file)) as records:
+        try:
+            while state.rounds_done < experiment.rounds:
+                if state.rounds_done % experiment.checkpoint_every == 0:
+                    records.sync()
+                    directory.save(state)
+                state, line = _play_round(experiment, federation, server, state, records)
+                if observe:
+                    observe(Progress(experiment, state.models, line))
+                if has_diverged(experiment, line):
+                    break
+        except KeyboardInterrupt:
+            records.sync()
+            directory.save(state)
+            raise
     return state
 
 
 def _play_round(
-    experiment: Experiment, simulator: Simulator, server: Server, state: State, records: Records
+    experiment: Experiment, federation: Federation, server: Server, state: State, records: Records
 ) -> tuple[State, Line]:
     began = perf_counter()
-    simulator.seconds.clear()
-    outcome = drive(server.round(state.models, state.rounds_done), simulator.answer)
-    protocol = perf_counter() - began - sum(simulator.seconds.values())
+    federation.seconds.clear()
+    outcome = drive(server.round(state.models, state.rounds_done), federation.answer)
+    protocol = perf_counter() - began - sum(federation.seconds.values())
     done = state.rounds_done + 1
-    line = describe(outcome, simulator)
+    line = federation.describe(outcome)
     if done % experiment.eval_every == 0 or done == experiment.rounds:
-        line |= assess(outcome.models, simulator)
-    line |= {"seconds": perf_counter() - began, "phases": dict(simulator.seconds) | {"protocol": protocol}}
+        line |= federation.assess(outcome.models)
+    line |= {"seconds": perf_counter() - began, "phases": dict(federation.seconds) | {"protocol": protocol}}
     records.append(line)
     return State(done, outcome.models), line
 
@@ -140,31 +163,50 @@ def has_diverged(experiment: Experiment, line: Line) -> bool:
     return not experiment.keeps_list and line["rejected"].get("not finite", 0) == experiment.num_clients
 
 
-def describe(outcome: Outcome, simulator: Simulator) -> Line:
-    """The record of a round as a line of rounds.jsonl, with what only the simulator knows."""
-    record = outcome.record
+class Simulated:
+    """A simulator, which knows everything, as the federation of a run."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self.simulator = simulator
+        self.answer = simulator.answer
+        self.seconds: dict[str, float] = simulator.seconds
+
+    def describe(self, outcome: Outcome) -> Line:
+        """The server's record, with who was honest, how far the vote was from lost, and mean losses."""
+        line = describe(outcome.record, self.simulator.byzantine)
+        if self.simulator.experiment.keeps_list:
+            line |= {"margin": self.simulator.margin}
+        return line | {"loss": _by_model(*self.simulator.known_losses(outcome.record.votes))}
+
+    def assess(self, models: ModelList) -> Line:
+        """Accuracy of each model of the list, and what honest clients would deploy."""
+        return assess(models, self.simulator)
+
+
+def describe(record: Record, byzantine: frozenset[Client] | None = None) -> Line:
+    """The record of a round as a line of rounds.jsonl; who is honest only where that is known."""
     line: Line = {"round": record.round_index}
-    born = [describe_birth(birth, simulator) for birth in record.born]
+    born = [describe_birth(birth, byzantine) for birth in record.born]
     if len(born) == 1:  # the paper's round: no list of one
         (birth,) = record.born
         clients = birth.clients[0] if len(birth.clients) == 1 else list(birth.clients)
-        line |= {"model": birth.model, "client": clients, "parent": birth.parents[0], "honest": born[0]["honest"]}
+        line |= {"model": birth.model, "client": clients, "parent": birth.parents[0]}
+        line |= {key: value for key, value in born[0].items() if key == "honest"}
     elif born:
         line |= {"born": born}
-    if simulator.experiment.keeps_list:
-        line |= {"margin": simulator.margin}
     return line | {
         "votes": {str(model): count for model, count in record.votes.items()},
-        "loss": _by_model(*simulator.known_losses(record.votes)),
         "removed": list(record.removed),
         "rejected": record.rejected,
     }
 
 
-def describe_birth(birth: Birth, simulator: Simulator) -> dict[str, Any]:
+def describe_birth(birth: Birth, byzantine: frozenset[Client] | None) -> dict[str, Any]:
     """A new model with its parents and the clients in it; what the server made of other models is neither kind."""
-    honest = simulator.byzantine.isdisjoint(birth.clients) if birth.clients else None
-    return {"model": birth.model, "parents": list(birth.parents), "clients": list(birth.clients), "honest": honest}
+    line = {"model": birth.model, "parents": list(birth.parents), "clients": list(birth.clients)}
+    if byzantine is None:
+        return line
+    return line | {"honest": byzantine.isdisjoint(birth.clients) if birth.clients else None}
 
 
 def assess(models: ModelList, simulator: Simulator) -> Line:
@@ -184,21 +226,15 @@ def _finite(value: float) -> float | None:
     return float(value) if isfinite(value) else None
 
 
-def summarise(experiment: Experiment, simulator: Simulator, state: State, directory: RunDirectory) -> Summary:
-    """The result of a run. `test_accuracy` is the paper's: per model the mean over all clients, then the best.
+def summarise(experiment: Experiment, state: State, directory: RunDirectory) -> Summary:
+    """What a run was, and how long it took.
 
     A run whose single model diverged stops there, says when, and keeps its accuracy for the rounds left.
     """
-    models = state.models
-    accuracies = simulator.accuracies(models).mean(0)
     lines = list(directory.lines())
     seconds = sum(line["seconds"] for line in lines)
     margins = [line["margin"] for line in lines if line.get("margin") is not None]
     return {
-        "test_accuracy": float(accuracies.max()),
-        "deployed_accuracy": simulator.deployed_accuracy(models),
-        "validation_loss": _finite(simulator.losses(models, simulator.audience).mean(0).min()),
-        "per_model_accuracy": _by_model(models.ids, accuracies),
         "rounds": experiment.rounds,
         "seconds": seconds,
         "seconds_per_round": seconds / state.rounds_done,
@@ -210,6 +246,17 @@ def summarise(experiment: Experiment, simulator: Simulator, state: State, direct
         "experiment": asdict(experiment),
         "version": version("lidfl"),
         "commit": source_commit(),
+    }
+
+
+def result(simulator: Simulator, models: ModelList) -> Summary:
+    """How good a list is. `test_accuracy` is the paper's: per model the mean over all clients, then the best."""
+    accuracies = simulator.accuracies(models).mean(0)
+    return {
+        "test_accuracy": float(accuracies.max()),
+        "deployed_accuracy": simulator.deployed_accuracy(models),
+        "validation_loss": _finite(simulator.losses(models, simulator.audience).mean(0).min()),
+        "per_model_accuracy": _by_model(models.ids, accuracies),
     }
 
 

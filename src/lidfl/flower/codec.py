@@ -1,0 +1,205 @@
+"""Requests and replies as Flower's records.
+
+A model is addressed by its content hash and travels as its bare bytes: there is nothing to parse, let alone to
+unpickle, and what its length is not right for is never decoded. The server reads replies with a limit in hand; a
+client checks that a model is the one that its hash names.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from numpy.typing import NDArray
+
+Vector: TypeAlias = NDArray[np.float32]
+"""A model or an update, one flat vector."""
+
+FIELDS, MODELS, UPDATE = "lidfl", "lidfl.models", "lidfl.update"
+"""The records of a message: its fields, the models that come with it, the update that comes back."""
+ENVELOPE = "lidfl.envelope"
+"""The record of a message's secret, which the reply echoes, and of the seconds that the client has."""
+RAW = "lidfl.float32"
+"""Little-endian floats, nothing else."""
+MOST_NAMES = 10_000
+"""Positions of a ballot or hashes of models that a message may list."""
+
+T = TypeVar("T")
+
+
+class Unreadable(ValueError):
+    """Why a message is not decoded, in a few words."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a client needs to know to train as the experiment says."""
+
+    seed: int = 0
+    steps: int = 0
+    batch_size: int = 0
+    learning_rate: float = 0.0
+    momentum: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request as one client sees it."""
+
+    kind: str
+    """hello, train, choose or vote."""
+    round_index: int = 0
+    client: int = 0
+    """The number that the server knows the client by; its random choices follow from it."""
+    models: tuple[str, ...] = ()
+    """Hashes of the models in question; positions in the reply are places in this order."""
+    ranks: int = 1
+    work: Work = Work()
+    vectors: Mapping[str, Vector] = field(default_factory=dict)
+    """Those of the models that the client is taken to lack."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one client sends back."""
+
+    kind: str
+    """hello, trained, ballot or missing."""
+    parent: int = 0
+    """Where in the request's models the trained one stands; of a hello, the client's partition."""
+    ballot: tuple[int, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Hashes of models that the client needs and does not have."""
+    update: Vector | None = None
+
+
+def content_hash(vector: Vector) -> str:
+    """The name of a model: the same bytes have the same name everywhere."""
+    return hashlib.sha256(_bytes(vector)).hexdigest()
+
+
+def _bytes(vector: Vector) -> bytes:
+    return np.ascontiguousarray(vector, dtype="<f4").tobytes()
+
+
+def to_array(vector: Vector) -> Array:
+    """A vector as Flower carries it."""
+    return Array("float32", (len(vector),), RAW, _bytes(vector))
+
+
+def from_array(array: Array, most: int) -> Vector:
+    """A vector of at most so many numbers, or a word on what is wrong; costs no memory beyond what has arrived."""
+    if (array.dtype, array.stype) != ("float32", RAW):
+        raise Unreadable("wrong type")
+    if len(array.data) > 4 * most:
+        raise Unreadable("too large")
+    if array.shape != (len(array.data) // 4,) or len(array.data) % 4:
+        raise Unreadable("wrong shape")
+    return np.frombuffer(array.data, dtype="<f4").astype(np.float32)
+
+
+def pack_ask(ask: Ask) -> RecordDict:
+    """A request as records."""
+    entries: dict[str, Any] = {name: getattr(ask, name) for name in ("kind", "round_index", "client", "ranks")}
+    record = ConfigRecord(entries | {"models": list(ask.models)} | asdict(ask.work))
+    return RecordDict({FIELDS: record, MODELS: pack_vectors(ask.vectors)})
+
+
+def pack_vectors(vectors: Mapping[str, Vector]) -> ArrayRecord:
+    """Vectors by name as a record."""
+    return ArrayRecord({name: to_array(vector) for name, vector in vectors.items()})
+
+
+def read_ask(content: RecordDict) -> Ask:
+    """The request in a message, with the models that came with it checked against their hashes."""
+    record = _record(content, FIELDS, ConfigRecord)
+    plain = {f.name: _typed(record, f.name, f.type) for f in fields(Ask) if f.name in record and f.name != "models"}
+    work = Work(**{f.name: _typed(record, f.name, f.type) for f in fields(Work) if f.name in record})
+    vectors = {}
+    for name, array in _record(content, MODELS, ArrayRecord).items():
+        vectors[name] = from_array(array, most=len(array.data))
+        if content_hash(vectors[name]) != name:
+            raise Unreadable("a model is not what its hash says")
+    return Ask(**plain, models=_names(record, "models", str), work=work, vectors=vectors)
+
+
+def pack_reply(reply: Reply) -> RecordDict:
+    """A reply as records."""
+    entries: dict[str, Any] = {"kind": reply.kind, "parent": reply.parent}
+    entries |= {"ballot": list(reply.ballot), "missing": list(reply.missing)}
+    records = RecordDict({FIELDS: ConfigRecord(entries)})
+    if reply.update is not None:
+        records[UPDATE] = ArrayRecord({"u": to_array(reply.update)})
+    return records
+
+
+def read_reply(content: RecordDict, dim: int) -> Reply:
+    """The reply in a message, if it has the form of one and no more numbers than a model has."""
+    record = _record(content, FIELDS, ConfigRecord)
+    update = None
+    if UPDATE in content:
+        arrays = _record(content, UPDATE, ArrayRecord)
+        if list(arrays) != ["u"]:
+            raise Unreadable("wrong shape")
+        update = from_array(arrays["u"], most=dim)
+    return Reply(
+        kind=_typed(record, "kind", str),
+        parent=_typed(record, "parent", int),
+        ballot=_names(record, "ballot", int),
+        missing=_names(record, "missing", str),
+        update=update,
+    )
+
+
+def envelope(secret: str, deadline: float) -> ConfigRecord:
+    """What every request carries besides its content."""
+    return ConfigRecord({"secret": secret, "deadline": deadline})
+
+
+def reply_with(content: RecordDict, request: Message) -> Message:
+    """A client's reply, with the secret of the request that it answers."""
+    content[ENVELOPE] = ConfigRecord({"secret": _typed(request.content.config_records[ENVELOPE], "secret", str)})
+    return Message(content, reply_to=request)
+
+
+def time_limit(request: Message) -> float:
+    """How many seconds a client has for a request."""
+    return float(_typed(request.content.config_records[ENVELOPE], "deadline", float))
+
+
+def size_of(content: RecordDict) -> int:
+    """How many bytes a message's models, names and numbers take, near enough."""
+    arrays = (array for record in content.array_records.values() for array in record.values())
+    entries = (value for record in content.config_records.values() for value in record.values())
+    return sum(len(array.data) for array in arrays) + sum(map(_length, entries))
+
+
+def _length(value: object) -> int:
+    if isinstance(value, str | bytes):
+        return len(value)
+    return sum(map(_length, value)) if isinstance(value, list) else 8
+
+
+def _record(content: RecordDict, name: str, kind: type[T]) -> T:
+    found = content.get(name)
+    if not isinstance(found, kind):
+        raise Unreadable("wrong type")
+    return found
+
+
+def _typed(record: ConfigRecord, name: str, kind: Any) -> Any:
+    value = record.get(name)
+    if type(value) is not kind:
+        raise Unreadable("wrong type")
+    return value
+
+
+def _names(record: ConfigRecord, name: str, kind: type[T]) -> tuple[T, ...]:
+    values: Sequence[Any] = _typed(record, name, list)
+    if len(values) > MOST_NAMES:
+        raise Unreadable("too large")
+    if any(type(value) is not kind for value in values):
+        raise Unreadable("wrong type")
+    return tuple(values)

@@ -1,0 +1,83 @@
+"""Which node is which client.
+
+A client's number settles which random batches it draws, so it stays with its node. A node names its partition once,
+and gets that number if nobody else has it. Whatever it claims, a node has one number and a number one node.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic, sleep
+
+from lidfl.checkpoint import write_atomically
+from lidfl.flower.codec import Ask, Unreadable, pack_ask, read_reply
+from lidfl.flower.fleet import Fleet, NodeId
+from lidfl.types import Client
+
+log = logging.getLogger(__name__)
+
+RETRY = 60.0
+"""Seconds before a node that did not name its partition is asked again: it must not hold up every round."""
+
+
+class Members:
+    """The nodes that take part, remembered in a file beside the run."""
+
+    def __init__(self, fleet: Fleet, num_clients: int, file: Path) -> None:
+        self.fleet = fleet
+        self.num_clients = num_clients
+        self.file = file
+        saved: dict[str, NodeId] = json.loads(file.read_text()) if file.exists() else {}
+        self.node_of: dict[Client, NodeId] = {int(client): node for client, node in saved.items()}
+        self.asked: dict[NodeId, float] = {}
+        self.heard: set[NodeId] = set()
+
+    def wait(self, seconds: float) -> None:
+        """Let nodes join until there is one for every client and each has answered, or for so long.
+
+        A node may be online and deaf: if a server is killed while it uploads a request, the nodes that were asked
+        wait for the rest of it, until Flower finds that the run is over, about a minute later.
+        """
+        until = monotonic() + seconds
+        while True:
+            here = self.present()
+            self._wishes([node for node in here.values() if node not in self.heard])
+            heard = len(self.heard.intersection(here.values()))
+            if heard == self.num_clients or monotonic() > until:
+                break
+            sleep(0.5)
+        log.info("%d of %d clients are there", heard, self.num_clients)
+
+    def present(self) -> dict[Client, NodeId]:
+        """The node of every client that is online; newcomers are taken in."""
+        online = self.fleet.nodes()
+        here = {client: node for client, node in self.node_of.items() if node in online}
+        newcomers = [node for node in online if node not in here.values() and self._may_be_asked(node)]
+        if not newcomers or len(here) == self.num_clients:
+            return here
+        for node, wish in sorted(self._wishes(newcomers).items()):
+            free = [client for client in range(self.num_clients) if client not in here]
+            if free:
+                here[wish if wish in free else free[0]] = node
+        self.node_of |= here
+        write_atomically(self.file, json.dumps(self.node_of).encode())
+        return here
+
+    def _may_be_asked(self, node: NodeId) -> bool:
+        return monotonic() - self.asked.get(node, -RETRY) >= RETRY
+
+    def _wishes(self, nodes: list[NodeId]) -> Mapping[NodeId, Client]:
+        """The partition that each node names; a node that does not answer is asked another time."""
+        asked = {node: pack_ask(Ask("hello")) for node in nodes}
+        self.asked |= dict.fromkeys(nodes, monotonic())
+        wishes = {}
+        for node, content in self.fleet.ask(asked, "query", "hello", most_bytes=0):
+            self.heard.add(node)
+            try:
+                reply = read_reply(content, dim=0)
+            except Unreadable:
+                continue
+            if reply.kind == "hello":
+                wishes[node] = reply.parent
+        return wishes
