@@ -16,6 +16,8 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+from rich.console import Console
+
 from lidfl.config import Experiment
 from lidfl.protocol import drive
 from lidfl.server import Server
@@ -56,11 +58,13 @@ def main() -> None:
     for clients in CLIENTS:
         command = [sys.executable, "-m", "experiments.million", str(clients)]
         found.append(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+        text = f"{clients:>9,} clients: {found[-1]['ms']:.1f} ms a round, {found[-1]['mib']:.0f} MiB"
+        Console().print(text, highlight=False)
     Path("docs/million.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        pass
+        sys.stdout.write(json.dumps(measure(int(sys.argv[1]))))
     else:
         main()
