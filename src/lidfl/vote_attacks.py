@@ -100,9 +100,11 @@ def _by_ranking(
 
 
 def _remove_the_best(remove: Remove, honest_losses: Losses, seats: int) -> list[Ballot]:
-    """Remove as many as possible of the best models, beginning with the very best; else the best that can go.
+    """Remove as many as possible of the best models, beginning with the very best; else the worst that can go.
 
-    To remove the best n is harder than to remove the best n − 1, so the largest n is found by bisection.
+    To remove the best n is harder than to remove the best n − 1, so the largest n is found by bisection. If not
+    even the best can go, it is because honest voters agree on it. The voters then bide their time: they see to it
+    that good models remain between which honest votes will split, and the list creeps backwards from there.
     """
     best_first = by_mean_loss(honest_losses)
     found, low, high = None, 0, len(best_first) - seats
@@ -111,8 +113,10 @@ def _remove_the_best(remove: Remove, honest_losses: Losses, seats: int) -> list[
         ballots = remove(best_first[:middle])
         low, high, found = (low, middle - 1, found) if ballots is None else (middle, high, ballots)
     if found is None:
-        found = next(filter(None, (remove([victim]) for victim in best_first)), None)
-    return found or []
+        worst_first = best_first[::-1]
+        plans = (remove(victims) for victims in (worst_first[:-seats], *([victim] for victim in worst_first)))
+        found = next((plan for plan in plans if plan is not None), [])
+    return found
 
 
 def _remove_the_favourite(remove: Remove, honest_losses: Losses, tally: Sequence[int], seats: int) -> list[Ballot]:
