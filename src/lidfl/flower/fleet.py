@@ -13,10 +13,10 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from threading import Lock
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
 from time import monotonic, sleep
 from typing import Any
 
@@ -77,16 +77,28 @@ class Fleet:
         self, contents: Mapping[NodeId, RecordDict], kind: str, group: str, most_bytes: int
     ) -> Iterator[tuple[NodeId, RecordDict]]:
         """Each node's reply, as they come in; none from nodes that fail, lie about who they are or are late."""
+        waiting: SimpleQueue[NodeId] = SimpleQueue()
+        arrived: SimpleQueue[tuple[NodeId, RecordDict | BaseException | None]] = SimpleQueue()
+        for node in contents:
+            waiting.put(node)
 
-        def one(node: NodeId) -> tuple[NodeId, RecordDict | None]:
-            return node, self._ask_one(node, contents[node], kind, group)
+        def work() -> None:
+            while not waiting.empty():
+                with suppress(Empty):
+                    node = waiting.get_nowait()
+                    try:
+                        arrived.put((node, self._ask_one(node, contents[node], kind, group)))
+                    except BaseException as error:  # for the thread that waits
+                        arrived.put((node, error))
 
-        with (
-            bounded(most_bytes + OVERHEAD, self.limits.deadline),
-            ThreadPoolExecutor(self.limits.in_flight) as pool,
-        ):
-            for done in as_completed([pool.submit(one, node) for node in contents]):
-                node, content = done.result()
+        with bounded(most_bytes + OVERHEAD, self.limits.deadline):
+            for _ in range(min(self.limits.in_flight, len(contents))):
+                # Daemons: when the SuperLink is gone they would try for ever, and the server must be able to end.
+                Thread(target=work, daemon=True).start()
+            for _ in contents:
+                node, content = arrived.get()
+                if isinstance(content, BaseException):
+                    raise content
                 if content is not None:
                     yield node, content
 
