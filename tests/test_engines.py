@@ -13,10 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lidfl import Experiment, LidflError, RunDirectory, models, run
-from lidfl.client import LocalTraining, draw_batches, image_hits, image_losses, logits
+from lidfl.client import LocalTraining, draw_batches, flushing_denormals, image_hits, image_losses, logits
 from lidfl.engines import ENGINES, Jobs, candidate_engines, fastest_engine, logits_for
 from lidfl.parameters import Network
-from lidfl.simulation import flushing_denormals
 from lidfl.simulator import Simulator
 
 TRAINING = LocalTraining(steps=6, batch_size=8, learning_rate=0.05, momentum=0.9)

@@ -417,3 +417,7 @@ def test_the_command_counts_nodes_and_byzantine_ones_exactly() -> None:
 def test_a_client_app_imports_torch_only_when_there_is_something_to_compute() -> None:
     code = "import sys, lidfl.flower.client; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_client_leaves_the_process_as_it_was() -> None:
+    assert float(torch.tensor(1e-40) * 1) > 0, "an earlier test left denormals flushed to 0"

@@ -2,8 +2,8 @@
 
 import logging
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from importlib.metadata import version
@@ -13,10 +13,10 @@ from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from lidfl.checkpoint import State
+from lidfl.client import flushing_denormals
 from lidfl.config import Experiment
 from lidfl.protocol import Answer, Birth, ModelList, Outcome, Record, drive
 from lidfl.rundir import Line, Records, RunDirectory, births
@@ -61,21 +61,6 @@ class Federation(Protocol):
     def assess(self, models: ModelList) -> Line:
         """How good the models are, as far as it can be told."""
         ...
-
-
-@contextmanager
-def flushing_denormals() -> Iterator[None]:
-    """Treat denormal numbers as 0 for a while.
-
-    Collapsed models are full of them, and processors are up to 40 times slower with them. It is a setting of the
-    thread; the threads that torch starts while it holds have it too.
-    """
-    before = (torch.tensor(1e-40) * 1).item() == 0
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(before)
 
 
 @flushing_denormals()

@@ -21,6 +21,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from lidfl import models
+from lidfl.client import flushing_denormals
 from lidfl.config import Experiment
 from lidfl.errors import LidflError
 from lidfl.flower.answers import Answers
@@ -31,7 +32,7 @@ from lidfl.protocol import ModelList, Outcome
 from lidfl.rundir import Line, RunDirectory
 from lidfl.seeds import seed_for
 from lidfl.server import Server
-from lidfl.simulation import Simulated, describe, flushing_denormals, play, result, summarise
+from lidfl.simulation import Simulated, describe, play, result, summarise
 from lidfl.simulator import Simulator
 from lidfl.types import Parameters
 

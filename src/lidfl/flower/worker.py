@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lidfl.attacks import attack
-from lidfl.client import LocalTraining, candidate_losses, draw_batches, local_update, logits
+from lidfl.client import LocalTraining, candidate_losses, draw_batches, flushing_denormals, local_update, logits
 from lidfl.elections import honest_ballots
 from lidfl.errors import LidflError
 from lidfl.flower.codec import Ask, Vector
@@ -29,7 +29,6 @@ class Worker:
     """A node's model and data for the time of one message."""
 
     def __init__(self, task: Any, ask: Ask, node: Mapping[str, Any], *, testing: bool) -> None:
-        torch.set_flush_denormal(True)  # as in the simulator
         self.task = task
         self.ask = ask
         self.network = Network(task.model())
@@ -38,6 +37,7 @@ class Worker:
         self.attack = _behaviour(attack.resolve, node.get("attack"), testing=testing)
         self.vote_attack = _behaviour(vote_attack.resolve, node.get("vote-attack"), testing=testing)
 
+    @flushing_denormals()
     def loss(self, vector: Vector) -> float:
         """The validation loss of a model, +inf if it is not finite."""
         parameters = torch.from_numpy(vector)
@@ -49,6 +49,7 @@ class Worker:
             value = float(self.task.loss(module.eval(), *self.validation))
         return value if np.isfinite(value) else float("inf")
 
+    @flushing_denormals()
     def train(self, start: Vector) -> Vector:
         """The update to send."""
         ask, work = self.ask, self.ask.work
