@@ -17,11 +17,11 @@ from lidfl.config import Experiment
 from lidfl.sweep import Sweep, play_all
 
 RUNS = 4
-TURNS = 3
+TURNS = 2
 KINDS: dict[str, dict[str, object]] = {
-    "LiD-FL": dict(method="lidfl", rounds=400),
-    "FedAvg": dict(method="fedavg", rounds=60),
-    "lidfl-ranked": dict(method="lidfl-ranked", rounds=20),
+    "LiD-FL": dict(method="lidfl", rounds=200),
+    "FedAvg": dict(method="fedavg", rounds=30),
+    "lidfl-ranked": dict(method="lidfl-ranked", rounds=10),
 }
 
 

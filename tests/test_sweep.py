@@ -131,7 +131,7 @@ def test_a_cluster_of_two_workers_gives_the_same_runs(tmp_path: Path, backend: s
 
 
 def test_ctrl_c_stops_all_workers_and_the_next_call_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "small.toml").write_text("rounds = 400\ncheckpoint_every = 10\nseed = [1, 2, 3]\n")
+    (tmp_path / "small.toml").write_text("rounds = 150\ncheckpoint_every = 10\nseed = [1, 2, 3]\n")
     command = [sys.executable, "-m", "lidfl", "sweep", "small.toml", "--workers", "2"]
     pipes: Any = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with subprocess.Popen(command, cwd=tmp_path, start_new_session=True, **pipes) as process:
