@@ -34,6 +34,8 @@ class Run:
     experiment: Experiment
     summary: dict[str, Any]
     milestones: dict[str, tuple[int, float]]
+    curve: list[tuple[int, float]]
+    """Accuracy over rounds."""
 
     @property
     def accuracy(self) -> float:
@@ -45,7 +47,9 @@ def runs(name: str) -> list[Run]:
     """All kept runs of an experiment."""
     path = RESULTS / f"{name}.json"
     kept = json.loads(path.read_text()).values() if path.exists() else []
-    return [Run(Experiment.of(run["settings"]), run["summary"], run.get("milestones", {})) for run in kept]
+    return [
+        Run(Experiment.of(run["settings"]), run["summary"], run.get("milestones", {}), run["curve"]) for run in kept
+    ]
 
 
 def such(found: Iterable[Run], **settings: Any) -> list[Run]:
@@ -93,14 +97,18 @@ def ranked() -> str:
 
 
 def beside(found: Sequence[Run], ceiling: Sequence[Run]) -> str:
-    """An accuracy and how far it lies from the oracle's, over the seeds that both have."""
-    common = {run.experiment.seed for run in found} & {run.experiment.seed for run in ceiling}
-    if not common:
+    """An accuracy and how far it lies from the oracle's."""
+    gap = difference(found, ceiling)
+    if gap is None:
         return "–"
-    ours, best = ([run for run in side if run.experiment.seed in common] for side in (found, ceiling))
-    difference = mean(ours) - mean(best)
-    shown = f"{difference:+.3f}"
-    return f"{text(ours)} ({f'**{shown}**' if difference < -SHORT_BY else shown})"
+    return f"{text(found)} ({f'**{gap:+.3f}**' if gap < -SHORT_BY else f'{gap:+.3f}'})"
+
+
+def difference(found: Sequence[Run], ceiling: Sequence[Run]) -> float | None:
+    """How far accuracies lie from the oracle's with the same seed, in the mean over seeds that both have."""
+    best = {run.experiment.seed: run.accuracy for run in ceiling}
+    gaps = [run.accuracy - best[run.experiment.seed] for run in found if run.experiment.seed in best]
+    return fmean(gaps) if gaps else None
 
 
 def votes() -> str:

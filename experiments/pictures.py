@@ -1,0 +1,123 @@
+"""The figures of docs/beyond.md, made from the kept results alone.
+
+python -m experiments.pictures      writes docs/beyond-*.svg
+"""
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import Any, TypeAlias
+
+import altair as alt
+
+from experiments.beyond import ATTACKS, PAGE, Run, difference, per_round, runs, such
+from lidfl.report.figures import BLUE, GREEN, ORANGE, PURPLE, VERMILLION
+
+Row: TypeAlias = dict[str, Any]
+DOCS = PAGE.parent
+COST_COLOURS = {"lidfl": BLUE, "lidfl+rknn": ORANGE, "lidfl-ranked": VERMILLION, "oracle": GREEN}
+VOTE_COLOURS = {
+    "plurality, worst": BLUE,
+    "plurality, coordinated": GREEN,
+    "plurality, coordinated:aim=best": PURPLE,
+    "ranked, worst": ORANGE,
+    "ranked, coordinated": VERMILLION,
+}
+
+
+def values(rows: Iterable[Row]) -> alt.Data:
+    """Rows as a chart takes them."""
+    return alt.Data(values=list(rows))
+
+
+def ranked() -> alt.TopLevelMixin:
+    """How far lidfl-ranked lies from the oracle, in every cell of the table."""
+    found = runs("beyond-ranked")
+    charts = [_heat_map([*_differences(found, fraction)], fraction) for fraction in (0.4, 0.6, 0.8)]
+    return alt.vconcat(*charts)
+
+
+def _differences(found: Sequence[Run], fraction: float) -> Iterable[Row]:
+    at = such(found, byzantine_fraction=fraction)
+    for votes in ("worst", "random", "coordinated"):
+        for attack in ATTACKS:
+            cell = such(at, method="lidfl-ranked", vote_attack=votes, attack=attack)
+            gap = difference(cell, such(at, method="oracle"))
+            if gap is not None:
+                yield {"votes": votes, "attack": attack, "gap": gap}
+
+
+def _heat_map(rows: Sequence[Row], fraction: float) -> alt.LayerChart:
+    """Blue above the oracle, vermillion below; full colour at a distance of 0.03."""
+    scale = alt.Scale(domain=[-0.03, 0, 0.03], range=[VERMILLION, "white", BLUE], clamp=True, interpolate="rgb")
+    order = ["worst", "random", "coordinated"]
+    base = alt.Chart(values(rows), title=f"{fraction:.0%} Byzantine", width=420, height=90).encode(
+        alt.X("attack:N", title=None, axis=alt.Axis(labelAngle=0), scale=alt.Scale(domain=ATTACKS)),
+        alt.Y("votes:N", title="votes", sort=order, scale=alt.Scale(domain=order)),
+    )
+    cells = base.mark_rect().encode(alt.Color("gap:Q", scale=scale, title="from the oracle"))
+    return cells + base.mark_text(color="black").encode(alt.Text("gap:Q", format="+.3f"))
+
+
+def cost() -> alt.TopLevelMixin:
+    """Accuracy over rounds, and over the gradient steps of all clients."""
+    rows = []
+    for label in COST_COLOURS:
+        found = [run for run in runs("beyond-cost") if run.experiment.method_label == label]
+        for number, value in mean_curve(found):
+            steps = number * per_round(found[0])[0] * found[0].experiment.local_steps
+            rows.append({"method": label, "round": number, "steps": steps, "accuracy": value})
+    panels = [("round", "round"), ("steps", "gradient steps, all clients")]
+    return alt.hconcat(*(_lines(rows, "method", COST_COLOURS, *panel, log=True) for panel in panels))
+
+
+def votes() -> alt.TopLevelMixin:
+    """Accuracy over rounds under voters of every kind, for both elections."""
+    found = such(runs("beyond-votes"), rounds=1500)
+    panels = []
+    for attack in ("lie", "sign_flip"):
+        rows = []
+        for label in VOTE_COLOURS:
+            election, _, votes = label.partition(", ")
+            cell = such(found, election=election, vote_attack=votes, attack=attack)
+            rows += [{"votes": label, "round": n, "accuracy": value} for n, value in mean_curve(cell)]
+        panels.append(_lines(rows, "votes", VOTE_COLOURS, "round", "round", title=attack, lowest=0.4))
+    return alt.hconcat(*panels)
+
+
+def mean_curve(found: Sequence[Run]) -> list[tuple[int, float]]:
+    """Accuracy over rounds, the mean over seeds."""
+    return [
+        (line[0][0], fmean(value for _, value in line)) for line in zip(*(run.curve for run in found), strict=True)
+    ]
+
+
+def _lines(
+    rows: Sequence[Row],
+    by: str,
+    colours: dict[str, str],
+    x: str,
+    label: str,
+    *,
+    title: str = "",
+    lowest: float = 0,
+    log: bool = False,
+) -> alt.Chart:
+    return (
+        alt.Chart(values(rows), title=title, width=330, height=240)
+        .mark_line(strokeWidth=2)
+        .encode(
+            alt.X(
+                f"{x}:Q",
+                title=label,
+                scale=alt.Scale(type="log" if log else "linear", nice=False),
+                axis=alt.Axis(tickCount=4),
+            ),
+            alt.Y("accuracy:Q", title="test accuracy", scale=alt.Scale(domain=[lowest, 0.65], clamp=True)),
+            alt.Color(f"{by}:N", title=by, scale=alt.Scale(domain=[*colours], range=[*colours.values()])),
+        )
+    )
+
+
+if __name__ == "__main__":
+    for name, chart in {"ranked": ranked(), "cost": cost(), "votes": votes()}.items():
+        chart.configure(background="white").configure_legend(labelLimit=260).save(DOCS / f"beyond-{name}.svg")
