@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 
 from lidfl.collusion import Elimination, lift_cost, margin, removal_cost
-from lidfl.elections import honest_ballots, plurality, ranked
+from lidfl.elections import first_choices, honest_ballots, plurality, ranked
 from lidfl.errors import LidflError
 from lidfl.types import Ballot, Position
 from lidfl.vote_attacks import coordinated, random, worst
@@ -181,6 +181,19 @@ def test_told_to_aim_at_the_best_single_choices_remove_as_many_as_anyone_could(c
         gone = [plurality([*single, *votes], ages, seats) for votes in plans]
         harm = [next(best for best in range(candidates) if best not in others) for others in gone]
         assert harm[0] == max(harm)
+
+
+@pytest.mark.parametrize("candidates", [3, 4])
+def test_told_to_aim_at_the_favourite_rankings_remove_it_whenever_anyone_could(candidates: int) -> None:
+    losses = np.tile(np.arange(candidates) / 10, (2, 1))
+    for ballots, ages, seats in elections(12, candidates, voters=5):
+        forged = coordinated(
+            np.zeros((2, candidates)), losses, ballots, ages, seats, ranks=candidates, aim="favourite"
+        )
+        tally = first_choices(ballots, candidates)
+        favourite = tally.index(max(tally))
+        could = any(favourite in gone for gone in reachable(ballots, ages, seats, colluders=2))
+        assert (favourite in by_hand([*ballots, *forged], ages, seats)) == could
 
 
 def test_an_unknown_aim_is_named_with_those_that_there_are() -> None:

@@ -71,7 +71,7 @@ def coordinated(
     if aim not in ("auto", "favourite", "best"):
         raise LidflError(f"unknown aim '{aim}'; choose from auto, favourite, best")
     remove = partial(_by_plurality if ranks == 1 else _by_ranking, len(losses), honest_ballots, ages, seats)
-    if ranks > 1 or aim == "best":
+    if aim == "best" or (aim == "auto" and ranks > 1):
         return _remove_the_best(remove, honest_losses, seats)
     return _remove_the_favourite(remove, honest_losses, first_choices(honest_ballots, len(ages)), seats)
 
