@@ -4,15 +4,14 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 
 import pytest
 import torch
 
 pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 
-from lidfl import Experiment, RunDirectory, run
-from lidfl.flower.federation import LocalFederation, marked
+from lidfl import RunDirectory, run
 from lidfl.flower.template import write_app
 from tests.command import lines_without_times, start
 
@@ -55,21 +54,13 @@ def test_ranked_ballots_give_the_simulators_list(tmp_path: Path) -> None:
 
 def test_the_app_that_init_flower_writes_runs_as_it_is(tmp_path: Path) -> None:
     write_app(tmp_path / "my-app")
-    out = tmp_path / "run"
-    placeholder = Experiment(num_clients=3, byzantine_fraction=0, out=str(tmp_path / "here"))
-    with LocalFederation(placeholder, app=tmp_path / "my-app") as federation:
-        federation.prepare()
-        federation.up()
-        federation.submit(num_clients=3, rounds=2, out=str(out))
-        until = monotonic() + 200
-        while not (out / "summary.json").exists():
-            assert monotonic() < until
-            sleep(0.3)
-    assert not list(marked(federation.mark))
-    lines = lines_without_times(out)
+    text = up(tmp_path / "run", "--app", "my-app", "--nodes", 3, "--rounds", 2)
+    assert "my-app: 3 nodes, 0 of them told to attack, list of 3" in text
+    assert "round 2: client" in text
+    lines = lines_without_times(tmp_path / "run")
     assert [line["rejected"] for line in lines] == [{}, {}]
     assert not any("honest" in line or "accuracy" in line for line in lines), "nobody could know"
-    assert torch.isfinite(RunDirectory(out).final_state().models.parameters).all()
+    assert torch.isfinite(RunDirectory(tmp_path / "run").final_state().models.parameters).all()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="pip install 'flwr[simulation]>=1.41,<1.42'")

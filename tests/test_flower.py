@@ -20,9 +20,11 @@ from flwr.app.message.arraychunk import ArrayChunk
 
 from lidfl import Experiment, LidflError, RunDirectory, cli, run
 from lidfl.flower import client_app, codec
+from lidfl.flower.apps import read_app
 from lidfl.flower.client import deadline
 from lidfl.flower.codec import ENVELOPE, FIELDS, UPDATE, Ask, Reply, Unreadable, Work
 from lidfl.flower.dealt import Dealt, deal
+from lidfl.flower.federation import play_app, play_locally
 from lidfl.flower.fleet import Fleet, Limits, Refused, bounded
 from lidfl.flower.members import Members
 from lidfl.flower.server import Control, read_run_config
@@ -405,6 +407,54 @@ def test_the_example_is_what_init_flower_writes(tmp_path: Path) -> None:
         assert (example / path).read_text() == (tmp_path / "flower-app" / path).read_text()
     with pytest.raises(LidflError, match="not empty"):
         write_app(tmp_path / "flower-app")
+
+
+def test_an_app_is_given_only_settings_that_it_lists(tmp_path: Path) -> None:
+    write_app(tmp_path / "listed_app")
+    app = read_app(tmp_path / "listed_app", {"rounds": 3, "num_clients": 9, "out": "runs/mine"})
+    assert app.config == {"rounds": 3, "num-clients": 9, "out": "runs/mine"}
+    played = app.experiment
+    assert (played.rounds, played.num_clients, played.out, played.num_byzantine) == (3, 9, "runs/mine", 6)
+    assert played.model == "listed_app.task:model"
+    assert not app.testing
+    with pytest.raises(
+        LidflError, match=r"does not list 'learning-rate' under \[tool\.flwr\.app\.config\]; add it"
+    ):
+        read_app(tmp_path / "listed_app", {"learning_rate": 0.1})
+
+
+def test_nodes_of_an_app_that_is_not_for_testing_are_not_told_to_attack(tmp_path: Path) -> None:
+    write_app(tmp_path / "honest_app")
+    app = read_app(tmp_path / "honest_app", {"out": str(tmp_path / "run")})
+    with pytest.raises(LidflError, match=r"client_app\(task, testing=True\)"):
+        play_app(app, {0: {"attack": "sign_flip"}})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ("", "is not a Flower app"),
+        ("from nowhere import app", "cannot load broken_app.server_app:app of .*nowhere"),
+        ("app = object()", "is not made of lidfl.flower.server_app and client_app"),
+    ],
+)
+def test_what_is_no_app_of_lidfl_is_named_in_one_line(tmp_path: Path, broken: str, message: str) -> None:
+    folder = tmp_path / "broken_app"
+    if broken:
+        write_app(folder)
+        (folder / "broken_app" / "server_app.py").write_text(broken)
+        for name in [name for name in sys.modules if name.startswith("broken_app")]:
+            del sys.modules[name]
+    with pytest.raises(LidflError, match=message):
+        read_app(folder, {})
+
+
+def test_attacks_that_need_accomplices_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    for settings in (dict(attack="lie"), dict(vote_attack="coordinated")):
+        with pytest.raises(LidflError, match=f"'{next(iter(settings.values()))}' needs accomplices"):
+            play_locally(six(out=str(tmp_path / "run"), byzantine_fraction=0.5, **settings))
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_command_counts_nodes_and_byzantine_ones_exactly() -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, make_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import tyro
 from rich.console import Console
@@ -33,7 +33,7 @@ from lidfl import (
 )
 from lidfl.config import Experiment, read_toml
 from lidfl.datasets import dataset
-from lidfl.display import display, estimate_table, watch
+from lidfl.display import display, estimate_table, headline, watch
 from lidfl.errors import LidflError
 from lidfl.picking import pick
 from lidfl.registry import Registry
@@ -105,10 +105,12 @@ class FederationOptions(RunOptions):
 
     action: Annotated[Literal["up"], tyro.conf.Positional]
     """up: start everything, run, and stop everything."""
+    app: Path | None = None
+    """An app of your own, as `lidfl init-flower` writes them, instead of an experiment."""
     nodes: int | None = None
-    """How many nodes there are (default: 6)."""
+    """How many nodes there are (default: 6, or what your app says)."""
     byzantine: int | None = None
-    """How many of them are Byzantine, all of them real processes that attack (default: 4)."""
+    """How many of them are Byzantine, all of them real processes that attack (default: 4, of your app's none)."""
     insecure: bool = False
     """Without TLS and without node keys."""
 
@@ -117,16 +119,36 @@ class FederationOptions(RunOptions):
         from lidfl.flower import require_flower
 
         require_flower()
-        from lidfl.flower.federation import play_locally
-
         console = Console()
         if self.insecure:
             console.print("INSECURE: no TLS, no node keys; anybody who reaches the port can vote", style="bold red")
+        experiment, play, again, title = self._of_app(self.app) if self.app else self._of_experiment()
+        play = partial(play, resume=self.resume, overwrite=self.overwrite, insecure=self.insecure)
+        summary = run_shown(experiment, console, play, again, title=title, quiet=self.quiet)
+        print_result(console, experiment, summary)
+
+    def _of_experiment(self) -> "Playing":
+        from lidfl.flower.federation import play_locally
+
         experiment = Experiment.of(self.settings())
         again = f"lidfl federation up --config {Path(experiment.out) / 'experiment.toml'} --resume"
-        play = partial(play_locally, experiment, resume=self.resume, overwrite=self.overwrite)
-        play = partial(play, insecure=self.insecure)
-        print_result(console, experiment, run_shown(experiment, console, play, again, quiet=self.quiet))
+        return experiment, partial(play_locally, experiment), again, headline(experiment)
+
+    def _of_app(self, folder: Path) -> "Playing":
+        from lidfl.flower.apps import read_app
+        from lidfl.flower.federation import liars_of, play_app
+
+        if self.config:
+            raise LidflError("--app has its own settings; leave out --config")
+        flags = given_flags(self, Experiment)
+        behaviour = {name: flags.pop(name) for name in ("attack", "vote_attack") if name in flags}
+        app = read_app(folder, flags | ({"num_clients": self.nodes} if self.nodes else {}))
+        fraction = fraction_of(self.byzantine or 0, app.experiment.num_clients)
+        liars = liars_of(app.experiment.with_settings(**behaviour, byzantine_fraction=fraction, list_size=None))
+        title = f"{folder}: {app.experiment.num_clients} nodes, {len(liars)} of them told to attack"
+        title += f", list of {app.experiment.list_size}" if app.experiment.keeps_list else ""
+        again = f"lidfl federation up --app {folder} --out {app.experiment.out} --resume"
+        return app.experiment, partial(play_app, app, liars), again, title
 
     def settings(self) -> dict[str, Any]:
         """The settings of the file and the flags; nodes and Byzantine ones are counted, not a fraction."""
@@ -135,10 +157,19 @@ class FederationOptions(RunOptions):
         nodes = self.nodes or (6 if fresh else settings.get("num_clients", 6))
         count = self.byzantine if self.byzantine is not None else (4 if fresh else None)
         if count is not None:
-            if not 0 <= count < nodes:
-                raise LidflError(f"--byzantine must be from 0 to {nodes - 1}, one less than the nodes")
-            settings["byzantine_fraction"] = math.ceil(1e6 * count / nodes) / 1e6  # up: ⌊fraction·m⌋ is the count
+            settings["byzantine_fraction"] = fraction_of(count, nodes)
         return settings | {"num_clients": nodes}
+
+
+Playing: TypeAlias = tuple[Experiment, Callable[..., Summary], str, str]
+"""What is played, the function that plays it, the command that goes on after a stop, and a headline."""
+
+
+def fraction_of(count: int, nodes: int) -> float:
+    """The Byzantine fraction that stands for so many nodes."""
+    if not 0 <= count < nodes:
+        raise LidflError(f"--byzantine must be from 0 to {nodes - 1}, one less than the nodes")
+    return math.ceil(1e6 * count / nodes) / 1e6  # up: ⌊fraction·m⌋ is the count
 
 
 _COUNTED = {"num_clients", "byzantine_fraction"}
@@ -383,14 +414,20 @@ class Demo:
 
 
 def run_shown(
-    experiment: Experiment, console: Console, play: Callable[..., Summary], again: str, *, quiet: bool = False
+    experiment: Experiment,
+    console: Console,
+    play: Callable[..., Summary],
+    again: str,
+    *,
+    title: str | None = None,
+    quiet: bool = False,
 ) -> Summary:
     """Play an experiment with a display; on Ctrl-C say how to go on."""
     if not quiet:
         logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_log_handler(console)])
         logging.getLogger("lidfl").setLevel(logging.INFO)
     try:
-        with display(experiment, console, quiet=quiet) as observe:
+        with display(experiment, console, title=title, quiet=quiet) as observe:
             return play(observe=observe)
     except KeyboardInterrupt:
         if RunDirectory(experiment.out).checkpoint_file.exists():
@@ -409,13 +446,12 @@ def saying_how_to_go_on(console: Console) -> Iterator[None]:
 
 
 def print_result(console: Console, experiment: Experiment, summary: Summary) -> None:
-    """One line that says how a run ended."""
-    console.print(
-        f"test accuracy {summary['test_accuracy']:.3f}, deployed {summary['deployed_accuracy']:.3f} "
-        f"after {summary['rounds']} rounds in {summary['seconds']:.1f} s: {experiment.out}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    """One line that says how a run ended; where nobody can test the list, only how long it took."""
+    work = f"{summary['rounds']} rounds in {summary['seconds']:.1f} s: {experiment.out}"
+    if "test_accuracy" in summary:
+        accuracies = (summary[name] for name in ("test_accuracy", "deployed_accuracy"))
+        work = "test accuracy {:.3f}, deployed {:.3f} after ".format(*accuracies) + work
+    console.print(work, highlight=False, soft_wrap=True)
 
 
 def _log_handler(console: Console) -> logging.Handler:

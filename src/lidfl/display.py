@@ -28,16 +28,19 @@ from lidfl.types import Client
 
 
 @contextmanager
-def display(experiment: Experiment, console: Console, *, quiet: bool = False) -> Iterator[Observer | None]:
+def display(
+    experiment: Experiment, console: Console, *, title: str | None = None, quiet: bool = False
+) -> Iterator[Observer | None]:
     """An observer that shows the run for as long as the context is open."""
+    title = title or headline(experiment)
     if quiet:
         yield None
     elif console.is_terminal:
-        view = LiveView(experiment)
+        view = LiveView(experiment, title)
         with Live(get_renderable=view.render, console=console, refresh_per_second=4):
             yield view.observe
     else:
-        console.print(headline(experiment), highlight=False, soft_wrap=True)
+        console.print(title, highlight=False, soft_wrap=True)
         yield LogView(console).observe
 
 
@@ -55,13 +58,13 @@ def _bar_columns() -> list[ProgressColumn]:
 
 
 class LogView:
-    """A line each time the list is tested."""
+    """A line each time the list is tested; where nobody can, a line a round, as a real one takes seconds."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
     def observe(self, progress: Progress) -> None:
-        """Print a line if the round was one of testing."""
+        """Print a line if the round was one of testing, or of a federation of real nodes."""
         line = progress.line
         if "accuracy" in line:
             best = max(line["accuracy"].values())
@@ -69,14 +72,18 @@ class LogView:
                 f"round {line['round'] + 1}/{progress.experiment.rounds}  accuracy {best:.3f}  "
                 f"deployed {line['deployed_accuracy']:.3f}  {line['seconds'] * 1000:.0f} ms"
             )
-            self.console.print(text, highlight=False, soft_wrap=True)
+        elif "bytes" in line:
+            text = f"{story(line)}; {line['seconds']:.1f} s"
+        else:
+            return
+        self.console.print(text, highlight=False, soft_wrap=True)
 
 
 class LiveView:
     """A progress bar and the list as a table."""
 
-    def __init__(self, experiment: Experiment) -> None:
-        self.experiment = experiment
+    def __init__(self, experiment: Experiment, title: str) -> None:
+        self.title = title
         self.progress: Progress | None = None
         self.accuracy: dict[str, float] = {}
         self.bar = Bar(*_bar_columns())
@@ -89,7 +96,7 @@ class LiveView:
 
     def render(self) -> RenderableType:
         """The screen as it is now."""
-        title = Text(headline(self.experiment), style="bold")
+        title = Text(self.title, style="bold")
         if self.progress is None:
             return Group(title, Text("loading data …"))
         self.bar.update(self.task, completed=self.progress.line["round"] + 1)

@@ -57,11 +57,19 @@ class Task(Protocol):
         ...
 
 
-def build(task: Any, *, testing: bool) -> ClientApp:
+class ListClient(ClientApp):
+    """A ClientApp that can say whether its nodes attack when their config says so."""
+
+    def __init__(self, *, testing: bool) -> None:
+        super().__init__()
+        self.testing = testing
+
+
+def build(task: Any, *, testing: bool) -> ListClient:
     """The ClientApp of a task."""
     if not isinstance(task, Task):
         raise LidflError("a task needs the functions model() and data(partition, partitions)")
-    app = ClientApp()
+    app = ListClient(testing=testing)
 
     def handle(message: Message, context: Context) -> Message:
         with deadline(time_limit(message)):

@@ -15,17 +15,20 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any, TypeAlias
 
 from lidfl.checkpoint import load_state
 from lidfl.config import Experiment
 from lidfl.errors import LidflError
+from lidfl.flower.apps import OwnApp
 from lidfl.flower.credentials import make_certificates, make_node_key
 from lidfl.flower.dealt import deal
 from lidfl.flower.nursery import write_command
+from lidfl.flower.worker import check_attacks
 from lidfl.rundir import RunDirectory
 from lidfl.simulation import Observer, Progress, Summary
 from lidfl.types import Client
@@ -74,19 +77,38 @@ wait = 120.0
 """
 
 
+Liars: TypeAlias = Mapping[Client, Mapping[str, str]]
+"""Which nodes attack, and what their config says of how."""
+
+
+def liars_of(experiment: Experiment) -> Liars:
+    """The Byzantine clients of an experiment."""
+    behaviour = {"attack": experiment.attack, "vote-attack": experiment.vote_attack}
+    if experiment.num_byzantine:
+        check_attacks(*behaviour.values())
+    return dict.fromkeys(draw_byzantine(experiment), behaviour)
+
+
 class LocalFederation:
     """The processes of a federation on loopback; a context that ends them all."""
 
-    def __init__(self, experiment: Experiment, *, insecure: bool = False, app: Path | None = None) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        *,
+        insecure: bool = False,
+        app: Path | None = None,
+        liars: Liars | None = None,
+    ) -> None:
         self.experiment = experiment
         self.insecure = insecure
+        self.liars = liars_of(experiment) if liars is None else liars
         self.directory = RunDirectory(experiment.out)
         self.logs = self.directory.path / "logs"
         self.home = Path(tempfile.mkdtemp(prefix="lidfl-federation-"))
         self.app = app
         self.mark = secrets.token_hex(8)
         self.port = free_port()
-        self.byzantine = draw_byzantine(experiment)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> "LocalFederation":
@@ -155,8 +177,7 @@ class LocalFederation:
     def start_node(self, client: Client, key: Path | None = None, port: int | None = None) -> None:
         """Start the SuperNode of a client; one that is Byzantine is told so in its config."""
         config = {"partition-id": client, "num-partitions": self.experiment.num_clients}
-        behaviour = {"attack": self.experiment.attack, "vote-attack": self.experiment.vote_attack}
-        settings = config | (behaviour if client in self.byzantine else {})
+        settings = config | dict(self.liars.get(client, {}))
         words = " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
         key = key or self.home / f"node-{client}.key"
         secure = ["--root-certificates", self.home / "ca.crt", "--auth-supernode-private-key", key]
@@ -205,9 +226,7 @@ class LocalFederation:
 
     def watch(self, observe: Observer | None) -> Summary:
         """Show rounds as they end, until the run does; its summary."""
-        shown, until = 0, monotonic() + START_UP
-        shown = self._rounds_done()
-        running = False
+        shown, until, running = self._rounds_done(), monotonic() + START_UP, False
         while not (self.directory.path / "summary.json").exists():
             held = is_locked(self.directory.path / "lock")
             if running and not held and not (self.directory.path / "summary.json").exists():
@@ -313,12 +332,35 @@ def play_locally(
 ) -> Summary:
     """Run an experiment with real servers and clients on this machine."""
     experiment = experiment.with_settings(checkpoint_every=1, engine="loop")
-    directory = RunDirectory(experiment.out)
-    directory.check(experiment, resume=resume, overwrite=overwrite)
-    directory.open(experiment, overwrite=overwrite)
-    (directory.path / "summary.json").unlink(missing_ok=True)
-    with LocalFederation(experiment, insecure=insecure) as federation:
+    federation = LocalFederation(experiment, insecure=insecure)
+    return _play(federation, {}, resume=resume, overwrite=overwrite, observe=observe)
+
+
+def play_app(
+    app: OwnApp,
+    liars: Liars,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    insecure: bool = False,
+    observe: Observer | None = None,
+) -> Summary:
+    """Run an app of the user's own with real servers and clients on this machine."""
+    if liars and not app.testing:
+        raise LidflError(f"the nodes of {app.folder} do not attack unless you write client_app(task, testing=True)")
+    federation = LocalFederation(app.experiment, insecure=insecure, app=app.folder, liars=liars)
+    return _play(federation, app.config, resume=resume, overwrite=overwrite, observe=observe)
+
+
+def _play(
+    local: LocalFederation, config: Mapping[str, Any], *, resume: bool, overwrite: bool, observe: Observer | None
+) -> Summary:
+    with local as federation:
+        experiment, directory = federation.experiment, federation.directory
+        directory.check(experiment, resume=resume, overwrite=overwrite)
+        directory.open(experiment, overwrite=overwrite)
+        (directory.path / "summary.json").unlink(missing_ok=True)
         federation.prepare()
         federation.up()
-        federation.submit(resume=True, out=experiment.out)
+        federation.submit(**{**config, "resume": True, "out": experiment.out})
         return federation.watch(observe)

@@ -76,9 +76,17 @@ class Deployed:
         return Simulated(self.auditor).assess(models) if self.auditor else {}
 
 
-def build(experiment: Experiment, audit: Audit | None) -> ServerApp:
+class ListServer(ServerApp):
+    """A ServerApp that can say what it plays."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        super().__init__()
+        self.experiment = experiment
+
+
+def build(experiment: Experiment, audit: Audit | None) -> ListServer:
     """The ServerApp of an experiment."""
-    app = ServerApp()
+    app = ListServer(experiment)
 
     def main(grid: Grid, context: Context) -> None:
         settings, control = read_run_config(experiment, context.run_config)

@@ -75,8 +75,13 @@ def data(partition, partitions):
 '''
 README = """# {name}
 
+Try it with real nodes on this machine:
 ```
 pip install 'lidfl[flower]'
+lidfl federation up --app . --nodes 4 --rounds 5
+```
+Deploy it:
+```
 export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1
 flower-superlink --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key --enable-supernode-auth
 flwr supernode register node-0.key.pub my-superlink        # for every node

@@ -34,8 +34,8 @@ class Worker:
         self.network = Network(task.model())
         partition, partitions = int(node.get("partition-id", 0)), int(node.get("num-partitions", 1))
         self.train_data, self.validation = task.data(partition, partitions)
-        self.attack = _behaviour(attack.resolve, node.get("attack"), testing=testing)
-        self.vote_attack = _behaviour(vote_attack.resolve, node.get("vote-attack"), testing=testing)
+        self.attack = behaviour(attack.resolve, node.get("attack"), testing=testing)
+        self.vote_attack = behaviour(vote_attack.resolve, node.get("vote-attack"), testing=testing)
 
     @flushing_denormals()
     def loss(self, vector: Vector) -> float:
@@ -91,7 +91,13 @@ class Worker:
         return rng_for(self.ask.work.seed, purpose, self.ask.round_index, self.ask.client)
 
 
-def _behaviour(resolve: Any, spec: object, *, testing: bool) -> Bound[Any] | None:
+def check_attacks(update: str, vote: str) -> None:
+    """Refuse, before anything is started, attacks that a node cannot carry out."""
+    behaviour(attack.resolve, update, testing=True)
+    behaviour(vote_attack.resolve, vote, testing=True)
+
+
+def behaviour(resolve: Any, spec: object, *, testing: bool) -> Bound[Any] | None:
     """How a node misbehaves, if it is told to and the app allows it."""
     if spec is None:
         return None
