@@ -17,10 +17,11 @@ pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.app.message.arraychunk import ArrayChunk
+from safetensors.torch import load_file
 
-from lidfl import Experiment, LidflError, RunDirectory, cli, run
+from lidfl import Experiment, LidflError, RunDirectory, cli, pick, run
 from lidfl.flower import client_app, codec
-from lidfl.flower.apps import read_app
+from lidfl.flower.apps import pick_from, read_app
 from lidfl.flower.client import deadline
 from lidfl.flower.codec import ENVELOPE, FIELDS, UPDATE, Ask, Reply, Unreadable, Work
 from lidfl.flower.dealt import Dealt, deal
@@ -429,6 +430,27 @@ def test_nodes_of_an_app_that_is_not_for_testing_are_not_told_to_attack(tmp_path
     with pytest.raises(LidflError, match=r"client_app\(task, testing=True\)"):
         play_app(app, {0: {"attack": "sign_flip"}})
     assert not (tmp_path / "run").exists()
+
+
+def test_a_node_picks_from_the_run_of_an_app_by_its_own_data(tmp_path: Path) -> None:
+    write_app(tmp_path / "picked_app")
+    app = read_app(tmp_path / "picked_app", {"rounds": 2, "num_clients": 4, "out": str(tmp_path / "run")})
+    node = client_app(app.task)
+    grid = LocalGrid({10 + c: (node, {"partition-id": c, "num-partitions": 4}) for c in range(4)})
+    serve(app.experiment, Control(), grid, audit=None)
+    choice = pick_from(tmp_path / "run", app, client=2)
+    _, (images, labels) = app.task.data(2, 4)
+    losses = []
+    for row in RunDirectory(tmp_path / "run").final_state().models.parameters:
+        weight, bias = row[:640].reshape(10, 64), row[640:]
+        losses.append(float(torch.nn.functional.cross_entropy(images.flatten(1) @ weight.T + bias, labels)))
+    assert choice.losses == pytest.approx(losses, rel=1e-5)
+    assert choice.position == int(np.argmin(losses))
+    assert load_file(choice.path)["1.weight"].shape == (10, 64)
+    with pytest.raises(LidflError, match="there is no client 4; the run has clients 0 … 3"):
+        pick_from(tmp_path / "run", app, client=4)
+    with pytest.raises(LidflError, match="give its folder as --app"):
+        pick(tmp_path / "run", client=2)
 
 
 @pytest.mark.parametrize(

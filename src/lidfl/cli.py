@@ -35,7 +35,7 @@ from lidfl.config import Experiment, read_toml
 from lidfl.datasets import dataset
 from lidfl.display import display, estimate_table, headline, watch
 from lidfl.errors import LidflError
-from lidfl.picking import pick
+from lidfl.picking import Choice, pick
 from lidfl.registry import Registry
 from lidfl.rundir import RunDirectory, resume_command
 from lidfl.simulation import Summary, run
@@ -207,19 +207,34 @@ class Pick:
     """Data to judge with (default: that of the run); npz:path is your own."""
     client: int | None = None
     """Whose share of the data; left out, all of --dataset is yours."""
+    app: Path | None = None
+    """The Flower app whose run this is: judge with the data of its node --client."""
     out: Path | None = None
     """File to write the chosen model to (default: in the run directory)."""
 
     def __call__(self) -> None:
         """Judge the list and print how it looks to the client."""
-        choice = pick(self.run, dataset=self.dataset, client=self.client, out=self.out)
+        choice = self._choice()
         table = Table("model", "validation loss", "accuracy", "")
         for position, model in enumerate(choice.ids):
             mark = "← chosen" if position == choice.position else ""
-            table.add_row(str(model), f"{choice.losses[position]:.3f}", f"{choice.accuracies[position]:.3f}", mark)
+            numbers = (choice.losses[position], choice.accuracies[position])
+            table.add_row(str(model), *("–" if math.isnan(n) else f"{n:.3f}" for n in numbers), mark)
         console = Console()
         console.print(table)
         console.print(f"written to {choice.path}", highlight=False, soft_wrap=True)
+
+    def _choice(self) -> Choice:
+        if self.app is None:
+            return pick(self.run, dataset=self.dataset, client=self.client, out=self.out)
+        from lidfl.flower import require_flower
+
+        require_flower()
+        from lidfl.flower.apps import pick_from, read_app
+
+        if self.client is None or self.dataset:
+            raise LidflError("--app goes with --client, the number of a node, and without --dataset")
+        return pick_from(self.run, read_app(self.app, {}), client=self.client, out=self.out)
 
 
 @dataclass

@@ -21,6 +21,7 @@ from lidfl.parameters import Network
 from lidfl.protocol import ModelList
 from lidfl.rundir import RunDirectory
 from lidfl.seeds import rng_for
+from lidfl.types import Parameters
 from lidfl.world import load_data
 
 
@@ -63,13 +64,12 @@ def pick(
         raise LidflError(f"the data has classes that the models do not: they know 0 … {task.num_classes - 1}")
     network = Network(models.build(experiment.model, task.image_shape, task.num_classes, seed=0))
     losses = candidate_losses(network, final.parameters, *own.validation)
-    images, labels = own.test
-    accuracies = [image_hits(logits(network, row, images), labels).double().mean() for row in final.parameters]
+    accuracies = np.array([accuracy(network, row, own.test) for row in final.parameters])
     position = int(losses.argmin())
     default = "picked.safetensors" if client is None else f"client-{client}.safetensors"
     path = Path(out) if out else directory.path / default
     write_model(path, network, final, position, experiment)
-    return Choice(final.ids, losses, torch.stack(accuracies).numpy(), position, path)
+    return Choice(final.ids, losses, accuracies, position, path)
 
 
 def own_data(experiment: Experiment, statistics: Statistics, dataset: str | None, client: int | None) -> OwnData:
@@ -78,11 +78,22 @@ def own_data(experiment: Experiment, statistics: Statistics, dataset: str | None
         if dataset is None:
             raise LidflError("whose data? give --client, or --dataset npz:path for your own")
         return _whole(datasets.load(dataset, rng_for(experiment.seed, "dataset")), statistics)
-    if not 0 <= client < experiment.num_clients:
-        raise LidflError(f"there is no client {client}; the run has clients 0 … {experiment.num_clients - 1}")
+    check_client(experiment, client)
     settings = {"dataset": dataset} if dataset else {}
     data: FederatedData = load_data(experiment.with_settings(**settings), statistics)
     return OwnData(data.validation.of(client), data.test.of(client))
+
+
+def check_client(experiment: Experiment, client: int) -> None:
+    """Refuse a client that a run does not have."""
+    if not 0 <= client < experiment.num_clients:
+        raise LidflError(f"there is no client {client}; the run has clients 0 … {experiment.num_clients - 1}")
+
+
+def accuracy(network: Network, parameters: Parameters, test: tuple[Tensor, Tensor]) -> float:
+    """The share of images that a model gets right."""
+    images, labels = test
+    return float(image_hits(logits(network, parameters, images), labels).double().mean())
 
 
 def _whole(data: Dataset, statistics: Statistics) -> OwnData:

@@ -197,6 +197,8 @@ class RunDirectory:
 
     def task(self) -> Task:
         """The images and classes that the run's models are for."""
+        if not (self.path / "statistics.safetensors").exists():
+            raise LidflError(f"{self.path} is the run of an app with data of its own; give its folder as --app")
         with safe_open(self.path / "statistics.safetensors", framework="pt") as file:
             task = json.loads(file.metadata()["task"])
             statistics = Statistics(file.get_tensor("mean"), file.get_tensor("std"))

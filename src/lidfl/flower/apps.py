@@ -1,4 +1,4 @@
-"""An app of the user's own, to be tried on this machine: what it plays, and whether its nodes may attack."""
+"""A Flower app of the user's own: what it plays, whether its nodes may attack, which model a node takes."""
 
 import importlib
 import sys
@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lidfl.config import Experiment
 from lidfl.errors import LidflError
-from lidfl.flower.client import ListClient
+from lidfl.flower.client import ListClient, Task
 from lidfl.flower.server import ListServer, read_run_config
+from lidfl.flower.worker import judge
+from lidfl.parameters import Network
+from lidfl.picking import Choice, accuracy, check_client, write_model
+from lidfl.rundir import RunDirectory
 
 NEEDED = ("num-clients", "out", "resume")
 """What the run config of an app must list, so that it can be told how many nodes there are and where to write."""
@@ -26,6 +32,8 @@ class OwnApp:
     """What it plays with the settings that were given."""
     config: dict[str, Any]
     """Those settings, as its run config takes them."""
+    task: Task
+    """The user's model and data."""
     testing: bool
     """Whether its nodes attack when their config says so."""
 
@@ -45,7 +53,25 @@ def read_app(folder: Path, settings: Mapping[str, Any]) -> OwnApp:
         raise LidflError(f"{folder} is not made of lidfl.flower.server_app and client_app; see lidfl init-flower")
     config["out"] = config.get("out") or listed["out"] or f"runs/{folder.resolve().name}"
     experiment, _ = read_run_config(server.experiment, listed | config)
-    return OwnApp(folder, experiment, config, client.testing)
+    return OwnApp(folder, experiment, config, client.task, client.testing)
+
+
+def pick_from(run: Path | str, app: OwnApp, *, client: int, out: Path | str | None = None) -> Choice:
+    """Choose the model of an app's finished run that does best on one node's validation data, and write it.
+
+    Accuracies are on the same data; they are not known where the task brings a loss of its own.
+    """
+    directory = RunDirectory(run)
+    final, experiment = directory.final_state().models, directory.experiment()
+    check_client(experiment, client)
+    network = Network(app.task.model())
+    _, validation = app.task.data(client, experiment.num_clients)
+    losses = np.array([judge(app.task, network, row, validation) for row in final.parameters])
+    known = not hasattr(app.task, "loss")
+    hits = [accuracy(network, row, validation) if known else np.nan for row in final.parameters]
+    path = Path(out) if out else directory.path / f"client-{client}.safetensors"
+    write_model(path, network, final, int(losses.argmin()), experiment)
+    return Choice(final.ids, losses, np.array(hits), int(losses.argmin()), path)
 
 
 def _describe(folder: Path) -> dict[str, Any]:

@@ -58,10 +58,11 @@ class Task(Protocol):
 
 
 class ListClient(ClientApp):
-    """A ClientApp that can say whether its nodes attack when their config says so."""
+    """A ClientApp that can say what it trains, and whether its nodes attack when their config says so."""
 
-    def __init__(self, *, testing: bool) -> None:
+    def __init__(self, task: Task, *, testing: bool) -> None:
         super().__init__()
+        self.task = task
         self.testing = testing
 
 
@@ -69,7 +70,7 @@ def build(task: Any, *, testing: bool) -> ListClient:
     """The ClientApp of a task."""
     if not isinstance(task, Task):
         raise LidflError("a task needs the functions model() and data(partition, partitions)")
-    app = ListClient(testing=testing)
+    app = ListClient(task, testing=testing)
 
     def handle(message: Message, context: Context) -> Message:
         with deadline(time_limit(message)):

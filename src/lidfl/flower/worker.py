@@ -37,17 +37,9 @@ class Worker:
         self.attack = behaviour(attack.resolve, node.get("attack"), testing=testing)
         self.vote_attack = behaviour(vote_attack.resolve, node.get("vote-attack"), testing=testing)
 
-    @flushing_denormals()
     def loss(self, vector: Vector) -> float:
-        """The validation loss of a model, +inf if it is not finite."""
-        parameters = torch.from_numpy(vector)
-        if not hasattr(self.task, "loss"):
-            return float(candidate_losses(self.network, parameters[None], *self.validation)[0])
-        module = self.task.model()
-        module.load_state_dict(self.network.state_dict(parameters))
-        with torch.no_grad():
-            value = float(self.task.loss(module.eval(), *self.validation))
-        return value if np.isfinite(value) else float("inf")
+        """The validation loss of a model."""
+        return judge(self.task, self.network, torch.from_numpy(vector), self.validation)
 
     @flushing_denormals()
     def train(self, start: Vector) -> Vector:
@@ -89,6 +81,18 @@ class Worker:
 
     def _rng(self, purpose: str) -> np.random.Generator:
         return rng_for(self.ask.work.seed, purpose, self.ask.round_index, self.ask.client)
+
+
+@flushing_denormals()
+def judge(task: Any, network: Network, parameters: Parameters, validation: tuple[Tensor, Tensor]) -> float:
+    """The validation loss of a model by the task's own measure, or the mean cross-entropy; +inf if not finite."""
+    if not hasattr(task, "loss"):
+        return float(candidate_losses(network, parameters[None], *validation)[0])
+    module = task.model()
+    module.load_state_dict(network.state_dict(parameters))
+    with torch.no_grad():
+        value = float(task.loss(module.eval(), *validation))
+    return value if np.isfinite(value) else float("inf")
 
 
 def check_attacks(update: str, vote: str) -> None:
