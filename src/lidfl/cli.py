@@ -147,7 +147,7 @@ class FederationOptions(RunOptions):
         liars = liars_of(app.experiment.with_settings(**behaviour, byzantine_fraction=fraction, list_size=None))
         title = f"{folder}: {app.experiment.num_clients} nodes, {len(liars)} of them told to attack"
         title += f", list of {app.experiment.list_size}" if app.experiment.keeps_list else ""
-        again = f"lidfl federation up --app {folder} --out {app.experiment.out} --resume"
+        again = "the same command and --resume"
         return app.experiment, partial(play_app, app, liars), again, title
 
     def settings(self) -> dict[str, Any]:

@@ -42,6 +42,7 @@ def write_command(folder: Path, address: Path) -> None:
 def serve(address: str) -> None:
     """Fork a client app for everyone who asks, until this process is ended."""
     import flwr.supernode.cli  # noqa: F401
+    import sklearn.datasets  # noqa: F401  where the app of `lidfl init-flower` has its digits from
 
     import lidfl.flower.client
     import lidfl.flower.dealt
