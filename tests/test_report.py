@@ -12,7 +12,7 @@ from lidfl import Experiment, LidflError
 from lidfl.report import build, captions, write_report
 from lidfl.report.figures import Figure, accuracy_top, ticks
 from lidfl.report.lineage import Life, Lineage, Origin, chosen, origin_of, trace
-from lidfl.report.page import TableSection, repeat_command, script_safe
+from lidfl.report.page import TableSection, paper, repeat_command, script_safe
 from lidfl.report.read import Played, RunRecords, lowest_losses, mean_curve, scenes, smallest_margin
 from lidfl.report.story import sweep_page
 from lidfl.report.thinning import every
@@ -389,6 +389,15 @@ def test_figures_are_written_for_a_paper(tmp_path: Path) -> None:
     assert heads["lineage.pdf"] == b"%PDF"
     assert heads["lineage.png"] == b"\x89PNG"
     assert len(heads) == 18
+
+
+def test_what_is_only_there_to_be_pointed_at_is_not_in_a_figure_for_a_paper() -> None:
+    (curves, _) = sweep_page("a sweep", SWEEP).figures
+    hidden = '"opacity": 0,'
+    assert hidden in json.dumps(curves.panels[0].chart.to_dict())
+    drawn = json.dumps(paper(curves))
+    assert hidden not in drawn
+    assert drawn.count('"type": "line"') == len(curves.panels)
 
 
 def test_a_results_file_is_drawn_without_its_runs(tmp_path: Path) -> None:

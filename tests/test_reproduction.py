@@ -55,6 +55,13 @@ def test_the_first_reason_that_fits_is_given() -> None:
     assert reason("y", cell, []) is None
 
 
+def test_a_figure_that_is_there_is_shown(results: Path) -> None:
+    assert "![" not in page(results, results)
+    (results / "figures" / "femnist-lr-0.6").mkdir(parents=True)
+    (results / "figures" / "femnist-lr-0.6" / "curves.svg").write_text("<svg/>")
+    assert "(figures/femnist-lr-0.6/curves.svg)" in section(page(results, results), "femnist-lr-0.6")
+
+
 def test_every_table_of_the_paper_has_its_section(results: Path) -> None:
     text = page(results)
     assert all(f"## {name}\n" in text for name in names() if not name.startswith("beyond"))
@@ -62,5 +69,5 @@ def test_every_table_of_the_paper_has_its_section(results: Path) -> None:
 
 def test_the_committed_page_is_made_from_the_committed_results() -> None:
     committed = RESULTS.parent / "docs" / "reproduction.md"
-    assert committed.read_text(encoding="utf-8") == page(RESULTS)
+    assert committed.read_text(encoding="utf-8") == page(RESULTS, committed.parent)
     assert "Not explained yet." not in page(RESULTS)

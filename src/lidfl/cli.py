@@ -302,7 +302,7 @@ class Reproduce:
         for name in reproduce.names() if self.name == "all" else [self.name]:
             replace(self, name=name).one(console)
         if self.page:
-            self.page.write_text(reproduction.page(self.results), encoding="utf-8")
+            self.page.write_text(reproduction.page(self.results, self.page.parent), encoding="utf-8")
 
     def one(self, console: Console) -> None:
         """One experiment."""

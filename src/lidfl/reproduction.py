@@ -21,8 +21,13 @@ Every cell: ours (mean ± standard deviation over seeds), the paper's in bracket
 
 from the files in `results/`, which hold each run's settings, summary, accuracy over rounds and the commit that
 it was run with. `lidfl reproduce NAME` runs what is missing there. A dash is a cell that has not been run yet.
-A number in **bold** differs from the paper's by more than 0.05; below its table stands why.
+A number in **bold** differs from the paper's by more than 0.05; below its table stands why. The figures are made by
+
+    lidfl report results/NAME.json --figures docs/figures/NAME --formats svg
 """
+FIGURES = "figures"
+"""The folder beside the page that has a folder of figures for each experiment."""
+CURVES = "curves.svg"
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,18 @@ def chapter(name: str, results: Path) -> Chapter:
     return Chapter(name, sweep.runs, found, grid, cells)
 
 
-def page(results: Path) -> str:
-    """The whole page as Markdown."""
+def page(results: Path, beside: Path | None = None) -> str:
+    """The whole page as Markdown, with the figures that are in the folder of the page."""
     reasons = read_reasons()
     papers = [name for name in names() if not name.startswith("beyond")]
-    return "\n".join([HEAD, *(_section(chapter(name, results), reasons) for name in papers)])
+    sections = (_section(chapter(name, results), reasons) + _figure(name, beside) for name in papers)
+    return "\n".join([HEAD, *sections])
+
+
+def _figure(name: str, beside: Path | None) -> str:
+    if beside is None or not (beside / FIGURES / name / CURVES).exists():
+        return ""
+    return f"\n![Accuracy over rounds, {name}]({FIGURES}/{name}/{CURVES})\n"
 
 
 def read_reasons() -> list[dict[str, str]]:

@@ -160,7 +160,15 @@ def paper(figure: Figure) -> dict[str, Any]:
         charts.append(chart.properties(title=panel.title) if panel.title else chart)
     whole = alt.concat(*charts, columns=3) if figure.small else alt.vconcat(*charts)
     spec: dict[str, Any] = (whole if len(charts) > 1 else charts[0]).to_dict()
-    return spec | {"config": PAPER}
+    return visible(spec) | {"config": PAPER}
+
+
+def visible(spec: dict[str, Any]) -> dict[str, Any]:
+    """A picture without the layers that are only there to be pointed at: they are most of a file."""
+    for part in (spec, *spec.get("concat", []), *spec.get("vconcat", [])):
+        if "layer" in part:
+            part["layer"] = [layer for layer in part["layer"] if layer["mark"].get("opacity") != 0]
+    return spec
 
 
 def config(ink: str, **more: Any) -> dict[str, Any]:
