@@ -124,6 +124,14 @@ def test_the_mean_of_a_jurors_choice_is_a_candidate_whatever_the_parents() -> No
     assert outcome.record.rejected == {"no such model": 1, "wrong shape": 1, "missing": 1}
 
 
+def test_with_a_stride_each_choice_is_also_proposed_further_along() -> None:
+    fleet = Fleet(parents={0: 0, 1: 1, 2: 0, 3: 1, 4: 0, 5: 1}, choices={0: (0, 1), 1: (4,)})
+    born = play("jurors:stride=3", fleet, favourite_parents=True, candidates=6).record.born
+    assert [birth.clients for birth in born] == [(0, 1), (4,)] * 2
+    # the mean (6.5, 5) of models from (0, 0) and (10, 10): three times as far from (5, 5) is (9.5, 5)
+    assert close(candidates(fleet).parameters[2:], rows([6.5, 5], [5, 0], [9.5, 5], [15, 0]))
+
+
 def test_the_average_of_the_list_joins_what_others_propose() -> None:
     fleet = Fleet()
     born = play("fedavg+average", fleet).record.born

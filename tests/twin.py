@@ -62,7 +62,7 @@ class Twin:
         self.ages = [age + 1 for age in self.ages]
 
     def ranked_round(self, t: int) -> None:
-        """Favourite parents; jurors, all RKNN groups of each parent and the mean of the list; ranked ballots."""
+        """Favourite parents; jurors, also twice as far, RKNN groups by parent, the mean of the list; ranked ballots."""
         rng = rng_for(self.experiment.seed, "server", t)
         everyone, k = list(range(self.experiment.num_clients)), len(self.honest)
         liked = [int(np.argmin([self.loss(c, w) for w in self.models])) for c in everyone]
@@ -74,10 +74,13 @@ class Twin:
             updates |= dict(zip(workers, self.sent(t, parent, workers), strict=True))
         trained = [self.models[parents[c]] + updates[c] for c in everyone]
         new: list[Vector] = []
+        twice: list[Vector] = []
         for juror in sorted(rng.choice(len(everyone), self.experiment.candidates, replace=False).tolist()):
             sign = -1 if juror in self.byzantine else 1
             order = sorted(everyone, key=lambda c: sign * self.loss(juror, trained[c]))
             new.append(np.mean([trained[c] for c in order[:k]], axis=0))
+            twice.append(np.mean([trained[c] + updates[c] for c in order[:k]], axis=0))
+        new += twice
         for parent in sorted(set(parents)):
             workers = [c for c in everyone if parents[c] == parent]
             groups = self.groups("rknn", [updates[c] for c in workers], rng)

@@ -29,7 +29,7 @@ from lidfl.vote_attacks import vote_attack
 
 LIST_METHODS: dict[str, dict[str, Any]] = {
     "lidfl": dict(proposal="client", propose="one", candidates=1, parent="uniform", election="plurality"),
-    "lidfl-ranked": dict(proposal="jurors+rknn+average", propose="all", candidates=3)
+    "lidfl-ranked": dict(proposal="jurors:stride=2+rknn+average", propose="all", candidates=3)
     | dict(parent="favourite", election="ranked"),
 }
 """Methods that keep a list of models, and what they stand for: the paper's, and what we found beyond it."""

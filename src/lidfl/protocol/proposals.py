@@ -82,10 +82,12 @@ def client(gathered: Gathered) -> list[Child]:
 
 
 @proposal
-def jurors(gathered: Gathered) -> Asking:
+def jurors(gathered: Gathered, *, stride: float = 1.0) -> Asking:
     """Sampled clients each pick the k trained models best on their own data; the mean of each choice.
 
-    The choice of an honest juror leaves out what harms its data, whoever sent it and however close it lies.
+    The choice of an honest juror leaves out what harms its data, whoever sent it and however close it lies. With
+    another `stride`, each choice is also proposed so many times as far from the models that it was trained from:
+    voters will tell whether that is too far.
     """
     senders = list(gathered.trained)
     if not senders:
@@ -95,14 +97,17 @@ def jurors(gathered: Gathered) -> Asking:
     request = Choose(gathered.round_index, pool, asked, min(gathered.num_honest, len(senders)))
     choices, rejected = valid_ballots((yield request), request)
     gathered.rejected += rejected
-    return [
-        _mean_of(gathered, [senders[row] for row in rows], pool[list(rows)]) for rows in choices.values() if rows
-    ]
+    chosen = [[senders[row] for row in rows] for rows in choices.values() if rows]
+    return [_mean_of(gathered, them, stride) for stride in dict.fromkeys((1.0, stride)) for them in chosen]
 
 
-def _mean_of(gathered: Gathered, senders: Sequence[Client], grown: Updates) -> Child:
-    parents = sorted({gathered.trained[sender].parent for sender in senders})
-    return Child(tuple(parents), grown.mean(0), tuple(senders))
+def _mean_of(gathered: Gathered, senders: Sequence[Client], stride: float) -> Child:
+    """The mean of what clients have trained, or a point beyond it."""
+    parents = [gathered.trained[sender].parent for sender in senders]
+    mean = torch.stack([gathered.grown(sender) for sender in senders]).mean(0)
+    if stride != 1:
+        mean = mean.lerp(gathered.models.parameters[parents].mean(0), 1 - stride)
+    return Child(tuple(sorted(set(parents))), mean, tuple(senders))
 
 
 @proposal
