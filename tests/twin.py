@@ -62,7 +62,7 @@ class Twin:
         self.ages = [age + 1 for age in self.ages]
 
     def ranked_round(self, t: int) -> None:
-        """Favourite parents; jurors, also twice as far, RKNN groups by parent, the mean of the list; ranked ballots."""
+        """Favourite parents; jurors, also twice as far, RKNN groups by parent, the list's mean; ranked ballots."""
         rng = rng_for(self.experiment.seed, "server", t)
         everyone, k = list(range(self.experiment.num_clients)), len(self.honest)
         liked = [int(np.argmin([self.loss(c, w) for w in self.models])) for c in everyone]
