@@ -96,6 +96,29 @@ def ranked() -> str:
     return table(["Byzantine", "oracle", "votes", *ATTACKS], lines) + seeds(found)
 
 
+def stride() -> str:
+    """What candidates that go twice as far gain: the distance from the oracle with and without them."""
+    kinds = (such(runs("beyond-stride"), seed=2024), such(runs("beyond-ranked"), seed=2024, method="lidfl-ranked"))
+    lines = []
+    for fraction in (0.4, 0.6, 0.8):
+        ceiling = such(runs("beyond-ranked"), byzantine_fraction=fraction, method="oracle")
+        for votes in ("worst", "random", "coordinated"):
+            cells = (such(found, byzantine_fraction=fraction, vote_attack=votes) for found in kinds)
+            lines.append([str(fraction), votes, *(spread(cell, ceiling) for cell in cells)])
+    return table(["Byzantine", "votes", "without", "with"], lines) + seeds(
+        [run for found in kinds for run in found]
+    )
+
+
+def spread(found: Sequence[Run], ceiling: Sequence[Run]) -> str:
+    """The mean distance from the oracle over the attacks, and the largest."""
+    gaps = [difference(such(found, attack=attack), ceiling) for attack in ATTACKS]
+    if None in gaps:
+        return "–"
+    known = [gap for gap in gaps if gap is not None]
+    return f"{fmean(known):+.3f}, at worst {min(known):+.3f}"
+
+
 def beside(found: Sequence[Run], ceiling: Sequence[Run]) -> str:
     """An accuracy and how far it lies from the oracle's."""
     gap = difference(found, ceiling)
@@ -207,6 +230,7 @@ def million() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "ranked": ranked,
+    "stride": stride,
     "votes": votes,
     "cost": cost,
     "non-iid": non_iid,
