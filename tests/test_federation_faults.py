@@ -224,11 +224,16 @@ def command_of(pid: int) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
-def test_however_it_ends_federation_up_leaves_no_process_behind(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    "numbers",
+    [(signal.SIGINT,), (signal.SIGINT, signal.SIGINT), (signal.SIGTERM,), (signal.SIGKILL,)],
+    ids=["Ctrl-C", "Ctrl-C twice", "SIGTERM", "SIGKILL"],
+)
+def test_however_it_ends_federation_up_leaves_no_process_behind(
+    tmp_path: Path, numbers: tuple[signal.Signals, ...]
+) -> None:
     process = start("federation", "up", "--nodes", 2, "--byzantine", 0, "--out", "run", cwd=tmp_path)
-    wait_for((tmp_path / "run" / "logs" / "node-1.log").exists)
-    sleep(3)
+    wait_for((tmp_path / "run" / "checkpoint.safetensors").exists)  # the first round has begun
     mark = next(
         value.partition(b"=")[2].decode()
         for pid in children_of(process.pid)
@@ -236,10 +241,12 @@ def test_however_it_ends_federation_up_leaves_no_process_behind(tmp_path: Path, 
         if value.startswith(b"LIDFL_FEDERATION=")
     )
     assert list(marked(mark))
-    process.send_signal(number)
+    for number in numbers:
+        process.send_signal(number)
+        sleep(0.05)
     _, err = process.communicate(timeout=60)
     assert "Traceback" not in err
-    wait_for(lambda: not list(marked(mark)), 15)
+    wait_for(lambda: not list(marked(mark)), 30)
 
 
 def children_of(pid: int) -> list[int]:

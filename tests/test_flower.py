@@ -1,6 +1,7 @@
 """The Flower engine without processes: what it sends, what it accepts, and that it equals the simulator."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -25,7 +26,7 @@ from lidfl.flower.apps import pick_from, read_app
 from lidfl.flower.client import deadline
 from lidfl.flower.codec import ENVELOPE, FIELDS, UPDATE, Ask, Reply, Unreadable, Work
 from lidfl.flower.dealt import Dealt, deal
-from lidfl.flower.federation import play_app, play_locally
+from lidfl.flower.federation import interrupted_once, play_app, play_locally
 from lidfl.flower.fleet import Fleet, Limits, Refused, bounded
 from lidfl.flower.members import Members
 from lidfl.flower.server import Control, read_run_config
@@ -477,6 +478,31 @@ def test_attacks_that_need_accomplices_are_refused_before_anything_starts(tmp_pa
         with pytest.raises(LidflError, match=f"'{next(iter(settings.values()))}' needs accomplices"):
             play_locally(six(out=str(tmp_path / "run"), byzantine_fraction=0.5, **settings))
     assert not (tmp_path / "run").exists()
+
+
+def test_the_first_interrupt_counts_and_those_that_follow_do_not() -> None:
+    def impatient() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), interrupted_once():
+        impatient()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_server_ends_soon_after_the_superlink_that_started_it() -> None:
+    code = (
+        "import subprocess, sys, time, lidfl.flower.server as server; server.GRACE = 0.1\n"
+        "parent = subprocess.Popen(['sleep', '0.5'])\n"
+        "server.end_with_parent(['flwr-serverapp', '--parent-pid', str(parent.pid)])\n"
+        "parent.wait(); print('orphaned', flush=True); time.sleep(60)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=40, check=False)
+    assert (done.returncode, done.stdout) == (1, b"orphaned\n"), done.stderr
 
 
 def test_the_command_counts_nodes_and_byzantine_ones_exactly() -> None:

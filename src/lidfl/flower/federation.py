@@ -15,8 +15,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, TypeAlias
@@ -282,6 +283,27 @@ class LocalFederation:
         shutil.rmtree(self.home, ignore_errors=True)
 
 
+@contextmanager
+def interrupted_once() -> Iterator[None]:
+    """Take the first Ctrl-C and no other: an impatient user must not interrupt the end, which takes seconds."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def interrupt(*_: object) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def marked(mark: str) -> Iterator[int]:
     """The processes that carry a federation's mark."""
     sign = f"{MARK}={mark}".encode()
@@ -355,7 +377,7 @@ def play_app(
 def _play(
     local: LocalFederation, config: Mapping[str, Any], *, resume: bool, overwrite: bool, observe: Observer | None
 ) -> Summary:
-    with local as federation:
+    with interrupted_once(), local as federation:
         experiment, directory = federation.experiment, federation.directory
         directory.check(experiment, resume=resume, overwrite=overwrite)
         directory.open(experiment, overwrite=overwrite)

@@ -11,10 +11,14 @@ The app's run config overrides the experiment's settings (`flwr run . -c "rounds
 
 import fcntl
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
+from time import sleep
 from typing import Any, TypeAlias
 
 from flwr.app import Context
@@ -38,6 +42,8 @@ from lidfl.types import Parameters
 
 log = logging.getLogger(__name__)
 
+GRACE = 2.0
+"""Seconds that a server has to end by itself once its SuperLink is gone."""
 Audit: TypeAlias = Callable[[Experiment], Simulator]
 """Where all data is at hand, as in a test, someone who knows it judges the list and names who is honest."""
 
@@ -89,11 +95,33 @@ def build(experiment: Experiment, audit: Audit | None) -> ListServer:
     app = ListServer(experiment)
 
     def main(grid: Grid, context: Context) -> None:
+        end_with_parent(sys.argv)
         settings, control = read_run_config(experiment, context.run_config)
         run(settings, control, grid, audit)
 
     app.main()(main)
     return app
+
+
+def end_with_parent(arguments: Sequence[str]) -> None:
+    """End this process soon after the SuperLink that started it, if one did.
+
+    Flower's own way waits for logs to be taken that nobody takes any more, so the server would stay, and hold the
+    run directory. Nothing is lost: every round that is done is saved.
+    """
+    if "--parent-pid" not in arguments:
+        return
+    parent = int(arguments[arguments.index("--parent-pid") + 1])
+
+    def watch() -> None:
+        with suppress(ProcessLookupError):
+            while True:
+                os.kill(parent, 0)  # asks whether it is there
+                sleep(1)
+        sleep(GRACE)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def read_run_config(experiment: Experiment, config: Mapping[str, Any]) -> tuple[Experiment, Control]:
