@@ -14,6 +14,8 @@ setup: .venv/ready
 demo: .venv/ready
 	$(BIN)/lidfl demo
 
+# One thread: what tests compute is too small for two, and two that wait for each other crawl on a busy machine.
+test: export OMP_NUM_THREADS ?= 1
 test: .venv/ready
 	$(BIN)/python -m pytest
 
