@@ -9,12 +9,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import nan
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
 from lidfl.config import Experiment
+from lidfl.report.read import Played
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "beyond.md"
@@ -28,14 +30,10 @@ LR_PARAMETERS = 784 * 62 + 62
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Played):
     """One kept run."""
 
-    experiment: Experiment
-    summary: dict[str, Any]
     milestones: dict[str, tuple[int, float]]
-    curve: list[tuple[int, float]]
-    """Accuracy over rounds."""
 
     @property
     def accuracy(self) -> float:
@@ -43,13 +41,12 @@ class Run:
         return float(self.summary["test_accuracy"])
 
 
+@cache
 def runs(name: str) -> list[Run]:
     """All kept runs of an experiment."""
     path = RESULTS / f"{name}.json"
     kept = json.loads(path.read_text()).values() if path.exists() else []
-    return [
-        Run(Experiment.of(run["settings"]), run["summary"], run.get("milestones", {}), run["curve"]) for run in kept
-    ]
+    return [Run(Experiment.of(r["settings"]), r["summary"], r["curve"], r.get("milestones", {})) for r in kept]
 
 
 def such(found: Iterable[Run], **settings: Any) -> list[Run]:

@@ -4,15 +4,13 @@ python -m experiments.pictures      writes docs/beyond-*.svg
 """
 
 from collections.abc import Iterable, Sequence
-from statistics import fmean
-from typing import Any, TypeAlias
 
 import altair as alt
 
 from experiments.beyond import ATTACKS, PAGE, Run, difference, per_round, runs, such
-from lidfl.report.figures import BLUE, GREEN, ORANGE, PURPLE, VERMILLION
+from lidfl.report.figures import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Row, data
+from lidfl.report.read import mean_curve
 
-Row: TypeAlias = dict[str, Any]
 DOCS = PAGE.parent
 COST_COLOURS = {"lidfl": BLUE, "lidfl+rknn": ORANGE, "lidfl-ranked": VERMILLION, "oracle": GREEN}
 VOTE_COLOURS = {
@@ -22,11 +20,6 @@ VOTE_COLOURS = {
     "ranked, worst": ORANGE,
     "ranked, coordinated": VERMILLION,
 }
-
-
-def values(rows: Iterable[Row]) -> alt.Data:
-    """Rows as a chart takes them."""
-    return alt.Data(values=list(rows))
 
 
 def ranked() -> alt.TopLevelMixin:
@@ -50,7 +43,7 @@ def _heat_map(rows: Sequence[Row], fraction: float) -> alt.LayerChart:
     """Blue above the oracle, vermillion below; full colour at a distance of 0.03."""
     scale = alt.Scale(domain=[-0.03, 0, 0.03], range=[VERMILLION, "white", BLUE], clamp=True, interpolate="rgb")
     order = ["worst", "random", "coordinated"]
-    base = alt.Chart(values(rows), title=f"{fraction:.0%} Byzantine", width=420, height=90).encode(
+    base = alt.Chart(data(rows), title=f"{fraction:.0%} Byzantine", width=420, height=90).encode(
         alt.X("attack:N", title=None, axis=alt.Axis(labelAngle=0), scale=alt.Scale(domain=ATTACKS)),
         alt.Y("votes:N", title="votes", sort=order, scale=alt.Scale(domain=order)),
     )
@@ -63,9 +56,9 @@ def cost() -> alt.TopLevelMixin:
     rows = []
     for label in COST_COLOURS:
         found = [run for run in runs("beyond-cost") if run.experiment.method_label == label]
-        for number, value in mean_curve(found):
-            steps = number * per_round(found[0])[0] * found[0].experiment.local_steps
-            rows.append({"method": label, "round": number, "steps": steps, "accuracy": value})
+        for point in mean_curve(found):
+            steps = point.round * per_round(found[0])[0] * found[0].experiment.local_steps
+            rows.append({"method": label, "round": point.round, "steps": steps, "accuracy": point.mean})
     panels = [("round", "round"), ("steps", "gradient steps, all clients")]
     return alt.hconcat(*(_lines(rows, "method", COST_COLOURS, *panel, log=True) for panel in panels))
 
@@ -79,16 +72,9 @@ def votes() -> alt.TopLevelMixin:
         for label in VOTE_COLOURS:
             election, _, votes = label.partition(", ")
             cell = such(found, election=election, vote_attack=votes, attack=attack)
-            rows += [{"votes": label, "round": n, "accuracy": value} for n, value in mean_curve(cell)]
+            rows += [{"votes": label, "round": p.round, "accuracy": p.mean} for p in mean_curve(cell)]
         panels.append(_lines(rows, "votes", VOTE_COLOURS, "round", "round", title=attack, lowest=0.4))
     return alt.hconcat(*panels)
-
-
-def mean_curve(found: Sequence[Run]) -> list[tuple[int, float]]:
-    """Accuracy over rounds, the mean over seeds."""
-    return [
-        (line[0][0], fmean(value for _, value in line)) for line in zip(*(run.curve for run in found), strict=True)
-    ]
 
 
 def _lines(
@@ -103,7 +89,7 @@ def _lines(
     log: bool = False,
 ) -> alt.Chart:
     return (
-        alt.Chart(values(rows), title=title, width=330, height=240)
+        alt.Chart(data(rows), title=title, width=330, height=240)
         .mark_line(strokeWidth=2)
         .encode(
             alt.X(

@@ -65,9 +65,20 @@ def pick(
     network = Network(models.build(experiment.model, task.image_shape, task.num_classes, seed=0))
     losses = candidate_losses(network, final.parameters, *own.validation)
     accuracies = np.array([accuracy(network, row, own.test) for row in final.parameters])
+    default = directory.path / ("picked.safetensors" if client is None else f"client-{client}.safetensors")
+    return take(network, final, losses, accuracies, experiment, Path(out) if out else default)
+
+
+def take(
+    network: Network,
+    final: ModelList,
+    losses: NDArray[np.float64],
+    accuracies: NDArray[np.float64],
+    experiment: Experiment,
+    path: Path,
+) -> Choice:
+    """Choose the model with the lowest loss, and write it."""
     position = int(losses.argmin())
-    default = "picked.safetensors" if client is None else f"client-{client}.safetensors"
-    path = Path(out) if out else directory.path / default
     write_model(path, network, final, position, experiment)
     return Choice(final.ids, losses, accuracies, position, path)
 

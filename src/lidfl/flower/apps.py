@@ -16,7 +16,7 @@ from lidfl.flower.client import ListClient, Task
 from lidfl.flower.server import ListServer, read_run_config
 from lidfl.flower.worker import judge
 from lidfl.parameters import Network
-from lidfl.picking import Choice, accuracy, check_client, write_model
+from lidfl.picking import Choice, accuracy, check_client, take
 from lidfl.rundir import RunDirectory
 
 NEEDED = ("num-clients", "out", "resume")
@@ -69,9 +69,8 @@ def pick_from(run: Path | str, app: OwnApp, *, client: int, out: Path | str | No
     losses = np.array([judge(app.task, network, row, validation) for row in final.parameters])
     known = not hasattr(app.task, "loss")
     hits = [accuracy(network, row, validation) if known else np.nan for row in final.parameters]
-    path = Path(out) if out else directory.path / f"client-{client}.safetensors"
-    write_model(path, network, final, int(losses.argmin()), experiment)
-    return Choice(final.ids, losses, np.array(hits), int(losses.argmin()), path)
+    default = directory.path / f"client-{client}.safetensors"
+    return take(network, final, losses, np.array(hits), experiment, Path(out) if out else default)
 
 
 def _describe(folder: Path) -> dict[str, Any]:
