@@ -33,6 +33,15 @@ def test_a_cell_shows_ours_the_papers_and_the_difference(results: Path) -> None:
     assert "- not run yet: cwm, fedavg, gm, norm" in text
 
 
+def test_runs_shorter_than_the_papers_are_said_to_be(tmp_path: Path) -> None:
+    sweep = planned("femnist-cnn-0.6", scale=0.02, seeds=1, groups=["lidfl"], out=tmp_path / "runs")
+    for experiment in sweep.runs:
+        finished_run(experiment, 0.7)
+    Store(tmp_path / "results", sweep.name).keep(sweep)
+    text = section(page(tmp_path / "results"), "femnist-cnn-0.6")
+    assert "- lidfl: **30** of the paper's 1500 rounds, seeds 2024" in text
+
+
 def test_a_large_difference_is_bold_and_explained(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduction, "read_reasons", list)
     text = section(page(results), "femnist-lr-0.6")

@@ -95,14 +95,20 @@ def _what_was_run(chapter: Chapter) -> str:
         by_row.setdefault(experiment.method_label, []).append((experiment, summary))
     parts = []
     for method, found in by_row.items():
-        rounds = "/".join(map(str, sorted({e.rounds for e, _ in found})))
+        rounds = _rounds({e.rounds for e, _ in found}, max(e.rounds for e in chapter.planned))
         seeds = sorted({e.seed for e, _ in found})
         commits = ", ".join(sorted({str(summary.get("commit")) for _, summary in found}))
         diverged = sum(summary.get("diverged_at") is not None for _, summary in found)
         ended = f", {diverged} of {len(found)} runs diverged" if diverged else ""
-        parts.append(f"- {method}: {rounds} rounds, seeds {', '.join(map(str, seeds))}, commit {commits}{ended}")
+        parts.append(f"- {method}: {rounds}, seeds {', '.join(map(str, seeds))}, commit {commits}{ended}")
     missing = dict.fromkeys(e.method_label for e in chapter.planned if e.method_label not in by_row)
     return "\n".join(parts + ([f"- not run yet: {', '.join(missing)}"] if missing else []))
+
+
+def _rounds(run: Iterable[int], asked: int) -> str:
+    """How long runs were, and plainly where that is less than the paper's."""
+    shown = "/".join(map(str, sorted(run)))
+    return f"{shown} rounds" if shown == str(asked) else f"**{shown}** of the paper's {asked} rounds"
 
 
 def _text(cell: Compared) -> str:
