@@ -26,7 +26,7 @@ from lidfl.flower.apps import pick_from, read_app
 from lidfl.flower.client import deadline
 from lidfl.flower.codec import ENVELOPE, FIELDS, UPDATE, Ask, Reply, Unreadable, Work
 from lidfl.flower.dealt import Dealt, deal
-from lidfl.flower.federation import interrupted_once, play_app, play_locally
+from lidfl.flower.federation import interrupted_once, is_locked, play_app, play_locally
 from lidfl.flower.fleet import Fleet, Limits, Refused, bounded
 from lidfl.flower.members import Members
 from lidfl.flower.server import Control, read_run_config
@@ -94,6 +94,32 @@ def test_a_run_goes_on_after_any_round_with_other_node_ids(tmp_path: Path) -> No
     assert (tmp_path / "alone" / "models.safetensors").read_bytes() == (
         tmp_path / "stopped" / "models.safetensors"
     ).read_bytes()
+
+
+def test_a_directory_that_another_process_writes_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    experiment = six(**PLURALITY, rounds=2, out=str(tmp_path / "run"))
+    serve(experiment, Control(), grid_of(experiment, tmp_path / "data"), Simulator.of)
+    before = (tmp_path / "run" / "models.safetensors").read_bytes()
+    with RunDirectory(experiment.out).alone():
+        for control in (Control(resume=True), Control(overwrite=True)):
+            with pytest.raises(LidflError, match="written by another process"):
+                serve(experiment, control, grid_of(experiment, tmp_path / "data"), Simulator.of)
+    assert (tmp_path / "run" / "models.safetensors").read_bytes() == before
+
+
+def test_nobody_else_writes_to_the_directory_of_a_server_at_work(tmp_path: Path) -> None:
+    experiment = six(**PLURALITY, rounds=2, out=str(tmp_path / "run"))
+    seen = []
+
+    def audit(experiment: Experiment) -> Simulator:
+        with pytest.raises(LidflError, match="written by another process"):
+            run(experiment, overwrite=True)
+        seen.append(is_locked(Path(experiment.out) / "lock"))
+        return Simulator.of(experiment)
+
+    serve(experiment, Control(), grid_of(experiment, tmp_path / "data"), audit)
+    assert seen == [True]
+    assert not is_locked(Path(experiment.out) / "lock")
 
 
 # What travels

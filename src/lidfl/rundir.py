@@ -118,14 +118,18 @@ class RunDirectory:
         """Keep every other process from writing here for a while; the lock ends with this process at the latest."""
         handle = os.open(self.path, os.O_RDONLY)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock(handle)
             yield
+        finally:
+            os.close(handle)
+
+    def _lock(self, handle: int) -> None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LidflError(
                 f"{self.path} is being written by another process; wait for it, or set --out"
             ) from None
-        finally:
-            os.close(handle)
 
     def _check_same(self, experiment: Experiment) -> None:
         before = self.experiment()

@@ -139,7 +139,7 @@ def run(experiment: Experiment, control: Control, grid: Grid, audit: Audit | Non
     directory = RunDirectory(experiment.out)
     directory.check(experiment, resume=control.resume, overwrite=control.overwrite)
     directory.open(experiment, overwrite=control.overwrite)
-    with alone(directory), logged(directory):
+    with directory.alone(), at_work(directory), logged(directory):
         auditor = audit(experiment) if audit else None
         if auditor:
             directory.save_task(auditor.data)
@@ -180,13 +180,8 @@ def logged(directory: RunDirectory) -> Iterator[None]:
 
 
 @contextmanager
-def alone(directory: RunDirectory) -> Iterator[None]:
-    """Hold the run directory: two servers must not write to it, and who waits for one sees that it is gone."""
+def at_work(directory: RunDirectory) -> Iterator[None]:
+    """A lock by which others see that this server is running: to touch the directory's own would be in its way."""
     with (directory.path / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise LidflError(
-                f"{directory.path} is in use by another server; set out to another directory"
-            ) from None
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield
