@@ -1,13 +1,17 @@
 """A run that is killed, at any moment, and resumed equals one that was left alone."""
 
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from lidfl import Experiment, LidflError, RunDirectory, run
-from lidfl.checkpoint import load_state
+from lidfl.checkpoint import State, load_state, save_state
+from lidfl.protocol import ModelList
 from lidfl.simulation import Progress
 from tests.command import lidfl, lines_without_times, start
 
@@ -53,6 +57,28 @@ def test_ctrl_c_saves_the_state_and_says_how_to_go_on(tmp_path: Path) -> None:
     lidfl("run", "--config", "stopped/experiment.toml", "--resume", cwd=tmp_path)
     lidfl("run", *SETTINGS, "--out", "alone", cwd=tmp_path)
     assert_same_run(tmp_path / "alone", tmp_path / "stopped")
+
+
+REPLACE = """
+import itertools, os
+for name in itertools.cycle(("short", "long")):
+    os.link(name, "link")
+    os.replace("link", "state")
+"""
+
+
+def test_a_state_is_read_whole_while_a_run_replaces_it(tmp_path: Path) -> None:
+    for name, rounds in (("short", 1), ("long", 2**20)):
+        models = ModelList(torch.full((1, 5), float(rounds)), (0,), ((),), (0,), rounds)
+        save_state(tmp_path / name, State(rounds, models))
+    (tmp_path / "state").hardlink_to(tmp_path / "long")
+    with subprocess.Popen([sys.executable, "-c", REPLACE], cwd=tmp_path) as writer:
+        try:
+            states = [load_state(tmp_path / "state") for _ in range(2000)]
+        finally:
+            writer.kill()
+    assert {state.rounds_done for state in states} == {1, 2**20}
+    assert all((state.models.parameters == state.rounds_done).all() for state in states)
 
 
 class Stop(Exception):
