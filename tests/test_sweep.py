@@ -167,6 +167,20 @@ def test_a_failing_run_is_listed_and_the_others_go_on(tmp_path: Path) -> None:
     assert len(list((tmp_path / "runs" / "small").rglob("summary.json"))) == 2
 
 
+def test_a_killed_worker_is_one_clear_line_and_the_next_call_goes_on(tmp_path: Path) -> None:
+    model = "import os, signal\nfrom torch import nn\ndef model():\n"
+    model += "    if not os.path.exists('enough'): os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does\n"
+    model += "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+    (tmp_path / "greedy.py").write_text(model)
+    written(tmp_path, 'rounds = 2\nmodel = ["lr", "greedy:model"]\n')
+    _, err = lidfl("sweep", "small.toml", "--workers", 2, cwd=tmp_path, expect=2)
+    assert err.startswith("lidfl: a worker process was killed")
+    assert "Traceback" not in err
+    (tmp_path / "enough").touch()
+    lidfl("sweep", "small.toml", "--workers", 2, cwd=tmp_path)
+    assert len(list((tmp_path / "runs" / "small").rglob("summary.json"))) == 2
+
+
 def test_a_dry_run_counts_and_estimates_and_writes_nothing(tmp_path: Path) -> None:
     written(tmp_path)
     out, _ = lidfl("sweep", "small.toml", "--dry-run", cwd=tmp_path)

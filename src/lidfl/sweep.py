@@ -18,6 +18,7 @@ differs from one to the next:
 import importlib
 import traceback
 from collections.abc import Iterator, Mapping
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from hashlib import blake2b
@@ -133,7 +134,13 @@ def play_all(sweep: Sweep, workers: int, threads: int = 1, backend: str = "local
     calls = (joblib.delayed(play)(experiment, threads) for experiment in waiting)
     # joblib's Ray backend can only hand over all results at the end.
     order = "list" if backend == "ray" else "generator_unordered"
-    yield from joblib.Parallel(n_jobs=workers, return_as=order, batch_size=1)(calls)
+    try:
+        yield from joblib.Parallel(n_jobs=workers, return_as=order, batch_size=1)(calls)
+    except BrokenExecutor:
+        raise LidflError(
+            "a worker process was killed, most often for want of memory; finished runs are kept, and the same "
+            "command goes on with the others: fewer --workers need less"
+        ) from None
 
 
 def results(sweep: Sweep) -> list[Result]:
