@@ -42,6 +42,18 @@ def test_runs_shorter_than_the_papers_are_said_to_be(tmp_path: Path) -> None:
     assert "- lidfl: **30** of the paper's 1500 rounds, seeds 2024" in text
 
 
+def test_cells_that_have_not_been_run_are_dashes_beside_the_papers(tmp_path: Path) -> None:
+    sweep = planned("femnist-cnn-0.6", scale=0.02, seeds=1, groups=["lidfl"], out=tmp_path / "runs")
+    (gauss,) = [experiment for experiment in sweep.runs if experiment.attack == "gauss"]
+    finished_run(gauss, 0.7)
+    Store(tmp_path / "results", sweep.name).keep(sweep)
+    lines = section(page(tmp_path / "results"), "femnist-cnn-0.6").splitlines()
+    assert "| method | empire | gauss | label_flip | lie | omniscient | sign_flip |" in lines
+    (row,) = [line for line in lines if line.startswith("| lidfl |")]
+    assert row.startswith("| lidfl | – (0.72) | 0.700 (0.71) -0.01 | – (0.72) |")
+    assert any(line.startswith("| cwm | – (") for line in lines)
+
+
 def test_a_large_difference_is_bold_and_explained(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduction, "read_reasons", list)
     text = section(page(results), "femnist-lr-0.6")

@@ -15,7 +15,7 @@ from lidfl.config import Experiment
 from lidfl.errors import LidflError
 from lidfl.rundir import RunDirectory
 from lidfl.sweep import Sweep, directory_name, read_sweep, results
-from lidfl.tables import Cell, Grid, Result, tabulate
+from lidfl.tables import Cell, Grid, Result, distinct, tabulate
 
 PLACES = [Path(__file__).parent / "experiments", Path(__file__).parents[2] / "experiments"]
 """In the installed package, or in a clone."""
@@ -155,8 +155,12 @@ def milestones(directory: RunDirectory, levels: Sequence[float] = (0.5, 0.55, 0.
 
 
 def compare(sweep: Sweep, found: Sequence[Result]) -> tuple[Grid, list[Compared]]:
-    """Our table of a sweep's results, and every cell of it beside the paper's."""
-    grid = tabulate(found, sweep.rows, sweep.columns, sweep.value)
+    """Our table of a sweep's results, and every cell of it beside the paper's; where nothing ran, it is empty."""
+    grid = replace(
+        tabulate(found, sweep.rows, sweep.columns, sweep.value),
+        rows=distinct(sweep.runs, sweep.rows),
+        columns=distinct(sweep.runs, sweep.columns),
+    )
     numbers = paper_numbers(sweep.name)
     cells = []
     for row in grid.rows:
@@ -176,6 +180,7 @@ def as_rich(grid: Grid, cells: Sequence[Compared]) -> Table:
 
 
 def _text(cell: Compared) -> str:
-    if cell.paper is None or cell.difference is None:
+    if cell.paper is None:
         return cell.ours.text()
-    return f"{cell.ours.text()}\n({cell.paper:.2f}) {cell.difference:+.2f}"
+    difference = "" if cell.difference is None else f" {cell.difference:+.2f}"
+    return f"{cell.ours.text()}\n({cell.paper:.2f}){difference}"

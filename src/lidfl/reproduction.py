@@ -112,10 +112,10 @@ def _rounds(run: Iterable[int], asked: int) -> str:
 
 
 def _text(cell: Compared) -> str:
-    if not cell.ours.values:
-        return "–"
-    if cell.paper is None or cell.difference is None:
+    if cell.paper is None:
         return cell.ours.text()
+    if cell.difference is None:
+        return f"{cell.ours.text()} ({cell.paper:.2f})"
     difference = f"{cell.difference:+.2f}"
     shown = f"**{difference}**" if abs(cell.difference) > NOTABLE else difference
     return f"{cell.ours.text()} ({cell.paper:.2f}) {shown}"

@@ -90,6 +90,11 @@ def setting(experiment: Experiment, name: str) -> str:
     return str(settings[name])
 
 
+def distinct(experiments: Iterable[Experiment], name: str) -> tuple[str, ...]:
+    """Each value of a setting once, in the order of the experiments."""
+    return _seen(setting(experiment, name) for experiment in experiments)
+
+
 def _seen(names: Iterable[str]) -> tuple[str, ...]:
     """Each name once, in the order of first sight."""
     return tuple(dict.fromkeys(names))
