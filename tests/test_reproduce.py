@@ -50,6 +50,9 @@ def test_a_plan_can_be_cut_down() -> None:
     part = planned("femnist-lr-0.6", scale=0.2, seeds=2, groups=["lidfl"])
     assert len(part.runs) == 6 * 2
     assert {(e.rounds, e.method) for e in part.runs} == {(300, "lidfl")}
+    column = planned("list-size-lr", seeds=1, columns=["sign_flip worst"])
+    assert {(e.attack, e.vote_attack) for e in column.runs} == {("sign_flip", "worst")}
+    assert [e.list_size for e in column.runs] == [2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,8 @@ def test_a_plan_can_be_cut_down() -> None:
     [
         (dict(name="femnist-lr-0.5"), "unknown experiment 'femnist-lr-0.5'; choose from aggregators-cnn, "),
         (dict(name="femnist-lr-0.6", scale=0.0), "scale must be positive"),
-        (dict(name="femnist-lr-0.6", groups=["lid"]), "has no group 'lid'"),
+        (dict(name="femnist-lr-0.6", groups=["lid"]), "has no group 'lid'; choose from baselines, lidfl"),
+        (dict(name="femnist-lr-0.6", columns=["LIE"]), "has no column 'LIE'; choose from empire, gauss, "),
     ],
 )
 def test_slips_are_named(options: dict[str, object], message: str) -> None:

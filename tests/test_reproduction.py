@@ -42,6 +42,16 @@ def test_runs_shorter_than_the_papers_are_said_to_be(tmp_path: Path) -> None:
     assert "- lidfl: **30** of the paper's 1500 rounds, seeds 2024" in text
 
 
+def test_columns_with_other_seeds_than_the_rest_are_named(tmp_path: Path) -> None:
+    sweep = planned("femnist-lr-0.6", seeds=3, groups=["lidfl"], out=tmp_path / "runs")
+    for experiment in sweep.runs:
+        if experiment.seed == 2024 or experiment.attack == "lie":
+            finished_run(experiment, 0.6)
+    Store(tmp_path / "results", sweep.name).keep(sweep)
+    text = section(page(tmp_path / "results"), "femnist-lr-0.6")
+    assert "- lidfl: 1500 rounds, seeds 2024 (lie: 2024, 2025, 2026), commit" in text
+
+
 def test_cells_that_have_not_been_run_are_dashes_beside_the_papers(tmp_path: Path) -> None:
     sweep = planned("femnist-cnn-0.6", scale=0.02, seeds=1, groups=["lidfl"], out=tmp_path / "runs")
     (gauss,) = [experiment for experiment in sweep.runs if experiment.attack == "gauss"]

@@ -282,6 +282,8 @@ class Reproduce:
     """How many of the paper's five seeds to use (default: all)."""
     groups: tuple[str, ...] = ()
     """Only these groups of the experiment, such as lidfl."""
+    columns: tuple[str, ...] = ()
+    """Only these columns of the table, such as lie."""
     out: Path | None = None
     """Where the run directories go (default: runs/<name>)."""
     workers: int = os.cpu_count() or 1
@@ -306,7 +308,14 @@ class Reproduce:
 
     def one(self, console: Console) -> None:
         """One experiment."""
-        sweep = reproduce.planned(self.name, scale=self.scale, seeds=self.seeds, groups=self.groups, out=self.out)
+        sweep = reproduce.planned(
+            self.name,
+            scale=self.scale,
+            seeds=self.seeds,
+            groups=self.groups,
+            columns=self.columns,
+            out=self.out,
+        )
         store = reproduce.Store(self.results, self.name)
         missing = store.missing(sweep)
         with saying_how_to_go_on(console):

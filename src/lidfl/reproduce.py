@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import isnan
 from pathlib import Path
@@ -15,7 +15,7 @@ from lidfl.config import Experiment
 from lidfl.errors import LidflError
 from lidfl.rundir import RunDirectory
 from lidfl.sweep import Sweep, directory_name, read_sweep, results
-from lidfl.tables import Cell, Grid, Result, distinct, tabulate
+from lidfl.tables import Cell, Grid, Result, distinct, setting, tabulate
 
 PLACES = [Path(__file__).parent / "experiments", Path(__file__).parents[2] / "experiments"]
 """In the installed package, or in a clone."""
@@ -61,23 +61,37 @@ def paper_numbers(name: str) -> dict[tuple[str, str], tuple[float, float | None]
 
 
 def planned(
-    name: str, *, scale: float = 1.0, seeds: int | None = None, groups: Sequence[str] = (), out: Path | None = None
+    name: str,
+    *,
+    scale: float = 1.0,
+    seeds: int | None = None,
+    groups: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    out: Path | None = None,
 ) -> Sweep:
-    """The runs of one of the paper's experiments, or fewer: shorter, with fewer seeds, of some groups only."""
+    """The runs of one of the paper's experiments, or fewer: shorter, with fewer seeds, some groups or columns."""
     if name not in names():
         raise LidflError(f"unknown experiment '{name}'; choose from {', '.join(names())}")
     if not scale > 0:
         raise LidflError(f"scale must be positive, not {scale}")
     sweep = read_sweep(folder() / f"{name}.toml", out, scale=scale)
-    unknown = set(groups) - {experiment.name for experiment in sweep.runs}
-    if unknown:
-        raise LidflError(f"{name} has no group '{unknown.pop()}'")
+    _check(f"{name} has no group", groups, {experiment.name for experiment in sweep.runs})
+    _check(f"{name} has no column", columns, distinct(sweep.runs, sweep.columns))
     kept_seeds = list(dict.fromkeys(e.seed for e in sweep.runs))[:seeds]
 
     def kept(experiment: Experiment) -> bool:
-        return experiment.seed in kept_seeds and (not groups or experiment.name in groups)
+        return (
+            experiment.seed in kept_seeds
+            and (not groups or experiment.name in groups)
+            and (not columns or setting(experiment, sweep.columns) in columns)
+        )
 
     return replace(sweep, runs=tuple(filter(kept, sweep.runs)))
+
+
+def _check(complaint: str, asked: Iterable[str], known: Collection[str]) -> None:
+    for slip in set(asked).difference(known):
+        raise LidflError(f"{complaint} '{slip}'; choose from {', '.join(sorted(known))}")
 
 
 class Store:

@@ -1,13 +1,14 @@
 """The page that sets all our results beside the paper's: made from the committed results alone."""
 
 import csv
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lidfl.config import Experiment
 from lidfl.reproduce import Compared, Store, compare, folder, names, planned
-from lidfl.tables import Grid, Result
+from lidfl.sweep import Sweep
+from lidfl.tables import Grid, Result, setting
 
 NOTABLE = 0.05
 """A difference from the paper that is larger than this is explained."""
@@ -34,8 +35,7 @@ CURVES = "curves.svg"
 class Chapter:
     """One experiment of the paper with what we have of it."""
 
-    name: str
-    planned: Sequence[Experiment]
+    sweep: Sweep
     found: Sequence[Result]
     grid: Grid
     cells: Sequence[Compared]
@@ -47,7 +47,7 @@ def chapter(name: str, results: Path) -> Chapter:
     store = Store(results, name)
     found = store.results(sweep) or store.everything()
     grid, cells = compare(sweep, found)
-    return Chapter(name, sweep.runs, found, grid, cells)
+    return Chapter(sweep, found, grid, cells)
 
 
 def page(results: Path, beside: Path | None = None) -> str:
@@ -79,13 +79,13 @@ def reason(name: str, cell: Compared, reasons: Iterable[dict[str, str]]) -> str 
 
 def _section(chapter: Chapter, reasons: Sequence[dict[str, str]]) -> str:
     if not chapter.found:
-        return f"## {chapter.name}\n\nNot run yet: {len(chapter.planned)} runs.\n"
+        return f"## {chapter.sweep.name}\n\nNot run yet: {len(chapter.sweep.runs)} runs.\n"
     texts = {(cell.row, cell.column): _text(cell) for cell in chapter.cells}
     header = [chapter.grid.corner, *chapter.grid.columns]
     lines = [header, ["---"] * len(header)]
     lines += [[row, *(texts[row, column] for column in chapter.grid.columns)] for row in chapter.grid.rows]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return "\n".join([f"## {chapter.name}", "", _what_was_run(chapter), "", table, *_notes(chapter, reasons)])
+    return "\n".join([f"## {chapter.sweep.name}", "", _what_was_run(chapter), "", table, *_notes(chapter, reasons)])
 
 
 def _what_was_run(chapter: Chapter) -> str:
@@ -95,14 +95,25 @@ def _what_was_run(chapter: Chapter) -> str:
         by_row.setdefault(experiment.method_label, []).append((experiment, summary))
     parts = []
     for method, found in by_row.items():
-        rounds = _rounds({e.rounds for e, _ in found}, max(e.rounds for e in chapter.planned))
-        seeds = sorted({e.seed for e, _ in found})
+        rounds = _rounds({e.rounds for e, _ in found}, max(e.rounds for e in chapter.sweep.runs))
+        seeds = _seeds((setting(e, chapter.sweep.columns), e.seed) for e, _ in found)
         commits = ", ".join(sorted({str(summary.get("commit")) for _, summary in found}))
         diverged = sum(summary.get("diverged_at") is not None for _, summary in found)
         ended = f", {diverged} of {len(found)} runs diverged" if diverged else ""
-        parts.append(f"- {method}: {rounds}, seeds {', '.join(map(str, seeds))}, commit {commits}{ended}")
-    missing = dict.fromkeys(e.method_label for e in chapter.planned if e.method_label not in by_row)
+        parts.append(f"- {method}: {rounds}, seeds {seeds}, commit {commits}{ended}")
+    missing = dict.fromkeys(e.method_label for e in chapter.sweep.runs if e.method_label not in by_row)
     return "\n".join(parts + ([f"- not run yet: {', '.join(missing)}"] if missing else []))
+
+
+def _seeds(run: Iterable[tuple[str, int]]) -> str:
+    """The seeds of most columns, and of those that have others."""
+    by_column: dict[str, set[int]] = {}
+    for column, seed in run:
+        by_column.setdefault(column, set()).add(seed)
+    shown = {column: ", ".join(map(str, sorted(seeds))) for column, seeds in by_column.items()}
+    common, _ = Counter(shown.values()).most_common(1)[0]
+    others = [f"{column}: {seeds}" for column, seeds in shown.items() if seeds != common]
+    return f"{common} ({'; '.join(others)})" if others else common
 
 
 def _rounds(run: Iterable[int], asked: int) -> str:
@@ -126,6 +137,6 @@ def _notes(chapter: Chapter, reasons: Sequence[dict[str, str]]) -> list[str]:
     explained: dict[str, list[str]] = {}
     for cell in chapter.cells:
         if cell.difference is not None and abs(cell.difference) > NOTABLE:
-            why = reason(chapter.name, cell, reasons) or "Not explained yet."
+            why = reason(chapter.sweep.name, cell, reasons) or "Not explained yet."
             explained.setdefault(why, []).append(f"{cell.row}/{cell.column}")
     return [f"- {', '.join(places)}: {why}" for why, places in explained.items()] + [""]
