@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lidfl import Experiment, LidflError
-from lidfl.report import build, captions, write_report
+from lidfl.report import build, captions, figures, write_report
 from lidfl.report.figures import Figure, accuracy_top, ticks
 from lidfl.report.lineage import Life, Lineage, Origin, chosen, origin_of, trace
 from lidfl.report.page import TableSection, paper, repeat_command, script_safe
@@ -290,6 +290,19 @@ def test_a_model_that_diverged_keeps_its_accuracy() -> None:
     assert [(point.round, point.mean) for point in mean_curve([stopped])] == [(2, 0.3), (10, 0.1)]
     text = captions.curves(scenes([stopped])[0], ["fedavg"], ["fedavg"])
     assert "The model diverged in 1 run of fedavg; its accuracy is kept for the rounds left." in text
+
+
+def test_a_dot_ends_the_curve_of_a_shorter_run_and_is_all_of_one_tested_once() -> None:
+    once = played("fedavg", 1, 0.2, curve=[(4, 0.2)], attack="lie")
+    shorter = replace(once, experiment=replace(once.experiment, rounds=4))
+    (scene,) = scenes([*SWEEP[:2], shorter])
+    drawing = figures.curves(scene, "lie", scene.methods, highest=1.0).to_dict()
+    (layer,) = [layer for layer in drawing["layer"] if {"filter": "datum.ends"} in layer["transform"]]
+    rows = drawing["data"]["values"]
+    assert layer["mark"] == {"type": "circle", "size": 45, "opacity": 1}
+    assert [(row["method"], row["round"], row["mean"]) for row in rows if row["ends"]] == [("fedavg", 4, 0.2)]
+    text = captions.curves(scene, scene.methods, scene.methods)
+    assert "A dot is the end of runs with fewer rounds than others." in text
 
 
 def test_a_sweep_in_words() -> None:

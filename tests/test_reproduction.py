@@ -1,5 +1,6 @@
 """The page beside the paper: made from kept results alone, and every large difference is explained."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,19 @@ def test_runs_shorter_than_the_papers_are_said_to_be(tmp_path: Path) -> None:
     Store(tmp_path / "results", sweep.name).keep(sweep)
     text = section(page(tmp_path / "results"), "femnist-cnn-0.6")
     assert "- lidfl: **30** of the paper's 1500 rounds, seeds 2024" in text
+
+
+def test_of_shorter_and_longer_runs_of_a_cell_the_longer_counts(tmp_path: Path) -> None:
+    for scale, accuracy in ((0.02, 0.3), (0.1, 0.7), (0.04, 0.5)):
+        columns = [] if scale == 0.02 else ["gauss"]
+        sweep = planned("femnist-cnn-0.6", scale=scale, seeds=1, groups=["lidfl"], columns=columns, out=tmp_path)
+        sweep = replace(sweep, runs=tuple(replace(e, out=f"{e.out}-{scale}") for e in sweep.runs))
+        for experiment in sweep.runs:
+            finished_run(experiment, accuracy)
+        Store(tmp_path / "results", sweep.name).keep(sweep)
+    text = section(page(tmp_path / "results"), "femnist-cnn-0.6")
+    assert "- lidfl: **30 (gauss: 150)** of the paper's 1500 rounds, seeds 2024" in text
+    assert "| lidfl | 0.300 (0.72) **-0.42** | 0.700 (0.71) -0.01 | 0.300" in text
 
 
 def test_columns_with_other_seeds_than_the_rest_are_named(tmp_path: Path) -> None:

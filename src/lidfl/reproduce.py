@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.table import Table
 
@@ -19,6 +19,9 @@ from lidfl.tables import Cell, Grid, Result, distinct, setting, tabulate
 
 PLACES = [Path(__file__).parent / "experiments", Path(__file__).parents[2] / "experiments"]
 """In the installed package, or in a clone."""
+
+Kept: TypeAlias = dict[str, Any]
+"""A run in a results file: its settings, its summary and its accuracy over rounds."""
 
 
 @dataclass(frozen=True)
@@ -134,16 +137,27 @@ class Store:
         return [_result(self.runs[directory_name(e)]) for e in sweep.runs if directory_name(e) in self.runs]
 
     def everything(self) -> list[Result]:
-        """Every run that is kept here, whatever its rounds."""
-        return list(map(_result, self.runs.values()))
+        """What is kept here, every run at the most rounds that it was played."""
+        return list(map(_result, longest(self.runs.values())))
 
 
-def _result(run: dict[str, Any]) -> Result:
+def longest(kept: Iterable[Kept]) -> list[Kept]:
+    """Of kept runs that differ in nothing but their rounds, the one with the most."""
+    best: dict[str, Kept] = {}
+    for run in kept:
+        settings = run["settings"]
+        key = json.dumps({name: settings[name] for name in sorted(settings) if name not in ("rounds", "out")})
+        if key not in best or best[key]["settings"]["rounds"] < settings["rounds"]:
+            best[key] = run
+    return list(best.values())
+
+
+def _result(run: Kept) -> Result:
     return Experiment.of(run["settings"]), run["summary"]
 
 
-def _read(path: Path) -> dict[str, dict[str, Any]]:
-    runs: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+def _read(path: Path) -> dict[str, Kept]:
+    runs: dict[str, Kept] = json.loads(path.read_text()) if path.exists() else {}
     return runs
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lidfl.reproduce import Compared, Store, compare, folder, names, planned
 from lidfl.sweep import Sweep
-from lidfl.tables import Grid, Result, setting
+from lidfl.tables import Grid, Result, distinct, setting
 
 NOTABLE = 0.05
 """A difference from the paper that is larger than this is explained."""
@@ -42,10 +42,9 @@ class Chapter:
 
 
 def chapter(name: str, results: Path) -> Chapter:
-    """What is kept of an experiment: at the paper's rounds, or else at the scale that was run."""
+    """What is kept of an experiment: at the paper's rounds, or else at the largest scale that was run."""
     sweep = planned(name)
-    store = Store(results, name)
-    found = store.results(sweep) or store.everything()
+    found = Store(results, name).everything()
     grid, cells = compare(sweep, found)
     return Chapter(sweep, found, grid, cells)
 
@@ -90,36 +89,37 @@ def _section(chapter: Chapter, reasons: Sequence[dict[str, str]]) -> str:
 
 def _what_was_run(chapter: Chapter) -> str:
     """Rounds, seeds and commits in a sentence, per method where they differ."""
-    by_row: dict[str, list[Result]] = {}
-    for experiment, summary in chapter.found:
-        by_row.setdefault(experiment.method_label, []).append((experiment, summary))
-    parts = []
-    for method, found in by_row.items():
-        rounds = _rounds({e.rounds for e, _ in found}, max(e.rounds for e in chapter.sweep.runs))
-        seeds = _seeds((setting(e, chapter.sweep.columns), e.seed) for e, _ in found)
+    asked = max(e.rounds for e in chapter.sweep.runs)
+    parts, missing = [], []
+    for method in distinct(chapter.sweep.runs, "method"):
+        found = [(e, summary) for e, summary in chapter.found if e.method_label == method]
+        if not found:
+            missing.append(method)
+            continue
+        places = [(setting(e, chapter.sweep.columns), e) for e, _ in found]
+        rounds = _by_column((column, e.rounds) for column, e in places)
+        seeds = _by_column((column, e.seed) for column, e in places)
         commits = ", ".join(sorted({str(summary.get("commit")) for _, summary in found}))
         diverged = sum(summary.get("diverged_at") is not None for _, summary in found)
         ended = f", {diverged} of {len(found)} runs diverged" if diverged else ""
-        parts.append(f"- {method}: {rounds}, seeds {seeds}, commit {commits}{ended}")
-    missing = dict.fromkeys(e.method_label for e in chapter.sweep.runs if e.method_label not in by_row)
+        parts.append(f"- {method}: {_rounds(rounds, asked)}, seeds {seeds}, commit {commits}{ended}")
     return "\n".join(parts + ([f"- not run yet: {', '.join(missing)}"] if missing else []))
 
 
-def _seeds(run: Iterable[tuple[str, int]]) -> str:
-    """The seeds of most columns, and of those that have others."""
+def _by_column(run: Iterable[tuple[str, int]]) -> str:
+    """The numbers that most columns have, and the columns with others."""
     by_column: dict[str, set[int]] = {}
-    for column, seed in run:
-        by_column.setdefault(column, set()).add(seed)
-    shown = {column: ", ".join(map(str, sorted(seeds))) for column, seeds in by_column.items()}
+    for column, number in run:
+        by_column.setdefault(column, set()).add(number)
+    shown = {column: ", ".join(map(str, sorted(numbers))) for column, numbers in by_column.items()}
     common, _ = Counter(shown.values()).most_common(1)[0]
-    others = [f"{column}: {seeds}" for column, seeds in shown.items() if seeds != common]
+    others = [f"{column}: {numbers}" for column, numbers in shown.items() if numbers != common]
     return f"{common} ({'; '.join(others)})" if others else common
 
 
-def _rounds(run: Iterable[int], asked: int) -> str:
+def _rounds(shown: str, asked: int) -> str:
     """How long runs were, and plainly where that is less than the paper's."""
-    shown = "/".join(map(str, sorted(run)))
-    return f"{shown} rounds" if shown == str(asked) else f"**{shown}** of the paper's {asked} rounds"
+    return f"{asked} rounds" if shown == str(asked) else f"**{shown}** of the paper's {asked} rounds"
 
 
 def _text(cell: Compared) -> str:

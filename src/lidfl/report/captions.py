@@ -171,6 +171,8 @@ def curves(scene: Scene, methods: Sequence[str], drawn: Sequence[str]) -> str:
     text = f"Lines are means over {seeds}, bands one standard deviation to each side. "
     text = text if numbers[-1] > 1 else "Each line is one run, so there is no band. "
     text += _winners(scene)
+    if len({run.experiment.rounds for run in scene.runs}) > 1:
+        text += " A dot is the end of runs with fewer rounds than others."
     diverged = Counter(scene.method(run) for run in scene.runs if run.diverged)
     if diverged:
         names = listed([f"{count(number, 'run')} of {method}" for method, number in sorted(diverged.items())])

@@ -412,7 +412,10 @@ def shown(methods: Sequence[str]) -> tuple[alt.Parameter, str]:
 
 
 def curves(scene: Scene, attack: str, methods: Sequence[str], highest: float) -> Drawing:
-    """Accuracy over rounds under one attack: a line a method, with a band of one deviation over seeds."""
+    """Accuracy over rounds under one attack: a line a method, with a band of one deviation over seeds.
+
+    A dot marks where a curve ends before the others; one that was tested once is nothing but its dot.
+    """
     keys = method_styles(methods).values()
     colours = alt.Scale(domain=list(methods), range=[key.colour for key in keys])
     dashes = alt.Scale(domain=list(methods), range=[DASHES[int(key.shape[-1])] for key in keys])
@@ -434,16 +437,20 @@ def curves(scene: Scene, attack: str, methods: Sequence[str], highest: float) ->
     line = base.mark_line(strokeWidth=2).encode(y=y("mean"), strokeDash=dash)
     tooltip = ["method:N", alt.Tooltip("round:Q", format=","), *MEAN_TOOLTIP]
     points = base.mark_circle(size=150, opacity=0).encode(y=y("mean"), tooltip=tooltip)
-    return (band + line + points).add_params(parameter)
+    early = base.transform_filter("datum.ends").mark_circle(size=45, opacity=1).encode(y=y("mean"))
+    return (band + line + early + points).add_params(parameter)
 
 
 def _curve_rows(scene: Scene, attack: str, methods: Sequence[str]) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
+    longest = max(run.experiment.rounds for run in scene.runs)
     for method in methods:
         runs = scene.of(method, attack)
-        for point in mean_curve(runs) if runs else []:
+        curve = mean_curve(runs) if runs else []
+        for point in curve:
             low, high = max(0.0, point.mean - point.deviation), min(1.0, point.mean + point.deviation)
             row = {"round": point.round, "method": method, "mean": round(point.mean, 4), "runs": point.runs}
+            row |= {"ends": point is curve[-1] and point.round < longest}
             rows.append(row | {"low": round(low, 4), "high": round(high, 4), "std": round(point.deviation, 4)})
     return rows
 

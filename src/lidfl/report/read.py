@@ -11,7 +11,7 @@ from typing import Any
 from lidfl.config import Experiment
 from lidfl.errors import LidflError
 from lidfl.report.lineage import Lineage, trace
-from lidfl.reproduce import accuracy_curve
+from lidfl.reproduce import accuracy_curve, longest
 from lidfl.rundir import Line, RunDirectory
 from lidfl.sweep import NOT_CONTENT
 from lidfl.tables import Cell, Grid, read_results, setting, tabulate
@@ -139,9 +139,9 @@ def unfinished(folder: Path) -> int:
 
 
 def read_store(path: Path) -> list[Played]:
-    """The runs of a results file that `lidfl reproduce` wrote."""
+    """The runs of a results file that `lidfl reproduce` wrote; of those that differ in rounds, the longest."""
     try:
-        runs = json.loads(path.read_text(encoding="utf-8")).values()
+        runs = longest(json.loads(path.read_text(encoding="utf-8")).values())
         found = [(run["settings"], run["summary"], run["curve"]) for run in runs]
     except (OSError, ValueError, AttributeError, TypeError, KeyError):
         raise LidflError(
