@@ -93,8 +93,9 @@ def planned(
 
 
 def _check(complaint: str, asked: Iterable[str], known: Collection[str]) -> None:
-    for slip in set(asked).difference(known):
-        raise LidflError(f"{complaint} '{slip}'; choose from {', '.join(sorted(known))}")
+    for one in asked:
+        if one not in known:
+            raise LidflError(f"{complaint} '{one}'; choose from {', '.join(sorted(known))}")
 
 
 class Store:
@@ -145,9 +146,8 @@ def longest(kept: Iterable[Kept]) -> list[Kept]:
     """Of kept runs that differ in nothing but their rounds, the one with the most."""
     best: dict[str, Kept] = {}
     for run in kept:
-        settings = run["settings"]
-        key = json.dumps({name: settings[name] for name in sorted(settings) if name not in ("rounds", "out")})
-        if key not in best or best[key]["settings"]["rounds"] < settings["rounds"]:
+        key = directory_name(replace(Experiment.of(run["settings"]), rounds=1))
+        if key not in best or best[key]["settings"]["rounds"] < run["settings"]["rounds"]:
             best[key] = run
     return list(best.values())
 

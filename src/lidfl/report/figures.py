@@ -424,7 +424,7 @@ def curves(scene: Scene, attack: str, methods: Sequence[str], highest: float) ->
         alt.Chart(data(_curve_rows(scene, attack, methods)))
         .transform_filter(test)
         .encode(
-            x=round_axis(max(run.experiment.rounds for run in scene.runs)),
+            x=round_axis(scene.rounds),
             color=alt.Color("method:N", title=None, scale=colours),
         )
     )
@@ -443,14 +443,13 @@ def curves(scene: Scene, attack: str, methods: Sequence[str], highest: float) ->
 
 def _curve_rows(scene: Scene, attack: str, methods: Sequence[str]) -> list[Row]:
     rows: list[Row] = []
-    longest = max(run.experiment.rounds for run in scene.runs)
     for method in methods:
         runs = scene.of(method, attack)
         curve = mean_curve(runs) if runs else []
         for point in curve:
             low, high = max(0.0, point.mean - point.deviation), min(1.0, point.mean + point.deviation)
             row = {"round": point.round, "method": method, "mean": round(point.mean, 4), "runs": point.runs}
-            row |= {"ends": point is curve[-1] and point.round < longest}
+            row |= {"ends": point is curve[-1] and point.round < scene.rounds}
             rows.append(row | {"low": round(low, 4), "high": round(high, 4), "std": round(point.deviation, 4)})
     return rows
 

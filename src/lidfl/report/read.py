@@ -164,6 +164,11 @@ class Scene:
     rows: str
     """The settings that tell its methods apart, as `lidfl.tables` takes them."""
 
+    @cached_property
+    def rounds(self) -> int:
+        """The most rounds of a run."""
+        return max(run.experiment.rounds for run in self.runs)
+
     def method(self, run: Played) -> str:
         """The row of a run."""
         return setting(run.experiment, self.rows)
