@@ -326,6 +326,20 @@ def test_runs_that_differ_in_more_than_their_seed_are_not_averaged() -> None:
     ]
 
 
+def test_an_attack_on_the_vote_is_a_column_unless_it_alone_tells_rows_apart() -> None:
+    votes = ("random", "worst")
+    (alone,) = scenes([played("lidfl", 1, 0.5, attack="gauss", vote_attack=vote) for vote in votes])
+    assert (alone.methods, alone.attacks) == (["lidfl random", "lidfl worst"], ["gauss"])
+    pairs = [(size, vote) for size in (2, 3) for vote in votes]
+    runs = [
+        played("lidfl", 1, 0.1 * size, attack="gauss", list_size=size, vote_attack=vote) for size, vote in pairs
+    ]
+    (both,) = scenes(runs)
+    assert (both.methods, both.attacks) == (["lidfl 2", "lidfl 3"], ["gauss random", "gauss worst"])
+    assert both.grid.cell("lidfl 3", "gauss worst").mean == pytest.approx(0.3)
+    assert both.of("lidfl 2", "gauss random") == [runs[0]]
+
+
 def test_of_too_many_methods_the_best_are_drawn_and_the_table_has_all() -> None:
     runs = [played("lidfl", 1, rate, learning_rate=rate) for rate in (number / 100 for number in range(1, 31))]
     page = sweep_page("grid", runs)

@@ -158,7 +158,8 @@ def paper(figure: Figure) -> dict[str, Any]:
         height = SMALL_HEIGHT if figure.small else panel.height
         chart = panel.chart.properties(width=width, height=height)
         charts.append(chart.properties(title=panel.title) if panel.title else chart)
-    whole = alt.concat(*charts, columns=3) if figure.small else alt.vconcat(*charts)
+    across = 2 if len(charts) == 4 else 3
+    whole = alt.concat(*charts, columns=across) if figure.small else alt.vconcat(*charts)
     spec: dict[str, Any] = (whole if len(charts) > 1 else charts[0]).to_dict()
     return visible(spec) | {"config": PAPER}
 

@@ -163,6 +163,8 @@ class Scene:
     runs: list[Played]
     rows: str
     """The settings that tell its methods apart, as `lidfl.tables` takes them."""
+    columns: str = "attack"
+    """The settings that tell its attacks apart."""
 
     @cached_property
     def rounds(self) -> int:
@@ -173,6 +175,10 @@ class Scene:
         """The row of a run."""
         return setting(run.experiment, self.rows)
 
+    def attack(self, run: Played) -> str:
+        """The column of a run."""
+        return setting(run.experiment, self.columns)
+
     @property
     def methods(self) -> list[str]:
         """Its rows, those of LiD-FL first."""
@@ -182,19 +188,19 @@ class Scene:
     @property
     def attacks(self) -> list[str]:
         """Its columns."""
-        return sorted({run.experiment.attack for run in self.runs})
+        return sorted({self.attack(run) for run in self.runs})
 
     @cached_property
     def grid(self) -> Grid:
         """Its table of test accuracy."""
         order = {name: place for place, name in enumerate(self.methods)}
-        runs = sorted(self.runs, key=lambda run: (run.experiment.attack, order[self.method(run)]))
-        grid = tabulate([(run.experiment, run.summary) for run in runs], self.rows, "attack")
+        runs = sorted(self.runs, key=lambda run: (self.attack(run), order[self.method(run)]))
+        grid = tabulate([(run.experiment, run.summary) for run in runs], self.rows, self.columns)
         return Grid(grid.corner, tuple(self.methods), tuple(self.attacks), grid.cells)
 
     def of(self, method: str, attack: str) -> list[Played]:
         """The runs of one cell, which differ in their seeds."""
-        return [run for run in self.runs if self.method(run) == method and run.experiment.attack == attack]
+        return [run for run in self.runs if self.method(run) == method and self.attack(run) == attack]
 
 
 def scenes(runs: Iterable[Played]) -> list[Scene]:
@@ -206,19 +212,32 @@ def scenes(runs: Iterable[Played]) -> list[Scene]:
     found = []
     for (dataset, model, fraction), group in groupby(sorted(runs, key=key), key):
         members = list(group)
-        found.append(Scene(f"{dataset}-{model}, {percent(fraction)} Byzantine", members, _rows(members)))
+        found.append(Scene(f"{dataset}-{model}, {percent(fraction)} Byzantine", members, *_axes(members)))
     return found
 
 
-def _rows(runs: Sequence[Played]) -> str:
-    """Method, and each setting in which runs of one method differ."""
+def _axes(runs: Sequence[Played]) -> tuple[str, str]:
+    """What tells rows and columns apart.
+
+    Rows are methods, and each setting in which runs of one method differ; columns are attacks. An attack on the
+    vote is a column too, unless nothing else tells rows apart.
+    """
+    varying = _varying(runs)
+    others = [name for name in varying if name != "vote_attack"]
+    if others and len(others) < len(varying):
+        return " ".join(["method", *others]), "attack vote_attack"
+    return " ".join(["method", *varying]), "attack"
+
+
+def _varying(runs: Sequence[Played]) -> list[str]:
+    """Each setting in which runs of one method differ."""
     varying: dict[str, None] = {}
     first: dict[str, dict[str, Any]] = {}
     for run in runs:
         settings = {name: value for name, value in asdict(run.experiment).items() if name not in NOT_ROWS}
         other = first.setdefault(run.experiment.method_label, settings)
         varying |= {name: None for name in settings if settings[name] != other[name]}
-    return " ".join(["method", *varying])
+    return list(varying)
 
 
 def percent(fraction: float) -> str:

@@ -257,7 +257,7 @@ def scene_table(scene: Scene, suffix: str, several: bool) -> TableSection:
 
 def sweep_facts(runs: Sequence[Played], chapters: Sequence[Scene], methods: Sequence[str]) -> list[Fact]:
     """The numbers at the top of a sweep's page."""
-    attacks = {run.experiment.attack for run in runs}
+    attacks = {attack for scene in chapters for attack in scene.attacks}
     fractions = sorted({run.experiment.byzantine_fraction for run in runs})
     counted = [(len(runs), "finished run"), (len(methods), "method"), (len(attacks), "attack")]
     facts = [Fact(f"{number:,}", noun if number == 1 else f"{noun}s") for number, noun in counted]
