@@ -7,7 +7,7 @@ import pytest
 
 from lidfl import reproduction
 from lidfl.reproduce import Compared, Store, names, planned
-from lidfl.reproduction import page, reason
+from lidfl.reproduction import in_order, page, reason
 from lidfl.tables import Cell
 from tests.test_reproduce import finished_run
 
@@ -98,6 +98,29 @@ def test_the_first_reason_that_fits_is_given() -> None:
     assert reason("y", cell, reasons) == "its row"
     assert reason("x", cell, reasons) == "another table"
     assert reason("y", cell, []) is None
+
+
+def test_order_is_counted_over_pairs_that_the_paper_sets_apart() -> None:
+    def cell(row: str, column: str, paper: float | None, *ours: float) -> Compared:
+        return Compared(row, column, paper, None, Cell(ours))
+
+    cells = [
+        cell("a", "lie", 0.9, 0.5),
+        cell("b", "lie", 0.6, 0.4),
+        cell("c", "lie", 0.58, 0.6),
+        cell("d", "lie", 0.1),
+        cell("e", "lie", None, 0.1),
+        cell("a", "gauss", 0.2, 0.9),
+    ]
+    assert in_order(cells) == [True, False]
+
+
+def test_the_overview_counts_cells_rounds_seeds_near_ones_and_order(results: Path) -> None:
+    lines = section(page(results), "In short").splitlines()
+    (ours,) = [line for line in lines if "[femnist-lr-0.6]" in line]
+    assert ours == "| [femnist-lr-0.6](#femnist-lr-06) | 6 of 30 | 1,500 of 1,500 | 2 | 5 of 6 | – |"
+    (empty,) = [line for line in lines if "[list-size-cnn]" in line]
+    assert empty.endswith("| 0 of 16 | – | – | – | – |")
 
 
 def test_a_figure_that_is_there_is_shown(results: Path) -> None:

@@ -4,6 +4,7 @@ import csv
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 from lidfl.reproduce import Compared, Store, compare, folder, names, planned
@@ -26,6 +27,10 @@ A number in **bold** differs from the paper's by more than 0.05; below its table
 
     lidfl report results/NAME.json --figures docs/figures/NAME --formats svg
 """
+ABOUT_ORDER = """\
+The last column counts pairs of cells: two methods under one attack, whose accuracies differ by more than 0.05 in
+the paper, and in how many of these pairs the better one is the same here."""
+
 FIGURES = "figures"
 """The folder beside the page that has a folder of figures for each experiment."""
 CURVES = "curves.svg"
@@ -52,9 +57,59 @@ def chapter(name: str, results: Path) -> Chapter:
 def page(results: Path, beside: Path | None = None) -> str:
     """The whole page as Markdown, with the figures that are in the folder of the page."""
     reasons = read_reasons()
-    papers = [name for name in names() if not name.startswith("beyond")]
-    sections = (_section(chapter(name, results), reasons) + _figure(name, beside) for name in papers)
-    return "\n".join([HEAD, *sections])
+    chapters = [chapter(name, results) for name in names() if not name.startswith("beyond")]
+    sections = (_section(one, reasons) + _figure(one.sweep.name, beside) for one in chapters)
+    return "\n".join([HEAD, _overview(chapters), *sections])
+
+
+def _overview(chapters: Iterable[Chapter]) -> str:
+    """A line an experiment: how much of it was run, how near ours is, and whether methods rank as in the paper."""
+    lines = [["experiment", "cells run", "rounds", "seeds", "within 0.05", "in the paper's order"]]
+    lines += [_in_short(one) for one in chapters]
+    return f"## In short\n\n{ABOUT_ORDER}\n\n{_markdown(lines)}"
+
+
+def _in_short(chapter: Chapter) -> list[str]:
+    asked = max(e.rounds for e in chapter.sweep.runs)
+    rounds = [e.rounds for e, _ in chapter.found]
+    seeds = [len(cell.ours.values) for cell in chapter.cells if cell.ours.values]
+    differences = [cell.difference for cell in chapter.cells if cell.difference is not None]
+    near = sum(abs(difference) <= NOTABLE for difference in differences)
+    ordered = in_order(chapter.cells)
+    return [
+        f"[{chapter.sweep.name}](#{chapter.sweep.name.replace('.', '')})",
+        _of(len(seeds), len(chapter.cells)),
+        f"{_span(rounds)} of {asked:,}" if rounds else "–",
+        _span(seeds) if seeds else "–",
+        _of(near, len(differences)),
+        _of(sum(ordered), len(ordered)),
+    ]
+
+
+def in_order(cells: Iterable[Compared]) -> list[bool]:
+    """Of each two cells of a column that the paper clearly sets apart: whether ours stand in the same order."""
+    by_column: dict[str, list[tuple[float, float]]] = {}
+    for cell in cells:
+        if cell.paper is not None and cell.ours.values:
+            by_column.setdefault(cell.column, []).append((cell.paper, cell.ours.mean))
+    pairs = [pair for column in by_column.values() for pair in combinations(column, 2)]
+    apart = [(one, other) for one, other in pairs if abs(one[0] - other[0]) > NOTABLE]
+    return [(one[0] < other[0]) == (one[1] < other[1]) for one, other in apart]
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part} of {whole}" if whole else "–"
+
+
+def _span(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _markdown(lines: Sequence[Sequence[str]]) -> str:
+    """A table whose first line is its header."""
+    header, *rest = lines
+    return "".join(f"| {' | '.join(line)} |\n" for line in (header, ["---"] * len(header), *rest))
 
 
 def _figure(name: str, beside: Path | None) -> str:
@@ -80,11 +135,11 @@ def _section(chapter: Chapter, reasons: Sequence[dict[str, str]]) -> str:
     if not chapter.found:
         return f"## {chapter.sweep.name}\n\nNot run yet: {len(chapter.sweep.runs)} runs.\n"
     texts = {(cell.row, cell.column): _text(cell) for cell in chapter.cells}
-    header = [chapter.grid.corner, *chapter.grid.columns]
-    lines = [header, ["---"] * len(header)]
+    lines = [[chapter.grid.corner, *chapter.grid.columns]]
     lines += [[row, *(texts[row, column] for column in chapter.grid.columns)] for row in chapter.grid.rows]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return "\n".join([f"## {chapter.sweep.name}", "", _what_was_run(chapter), "", table, *_notes(chapter, reasons)])
+    return "\n".join(
+        [f"## {chapter.sweep.name}", "", _what_was_run(chapter), "", _markdown(lines), *_notes(chapter, reasons)]
+    )
 
 
 def _what_was_run(chapter: Chapter) -> str:
