@@ -266,7 +266,7 @@ def test_what_is_left_out_is_said() -> None:
 
 
 def played(method: str, seed: int, accuracy: float, curve: Any = None, **settings: Any) -> Played:
-    experiment = Experiment(method=method, seed=seed, rounds=10, **settings)
+    experiment = Experiment(**{"method": method, "seed": seed, "rounds": 10, **settings})
     return Played(experiment, {"test_accuracy": accuracy}, curve or [(5, accuracy / 2), (10, accuracy)])
 
 
@@ -324,6 +324,14 @@ def test_runs_that_differ_in_more_than_their_seed_are_not_averaged() -> None:
     assert [chapter.title for chapter in fractions] == [
         *("digits-lr, 40\u00a0% Byzantine", "digits-lr, 60\u00a0% Byzantine"),
     ]
+
+
+def test_rounds_tell_rows_apart_only_where_the_same_run_was_played_twice() -> None:
+    short, long = (played("lidfl", 1, 0.5, attack="lie", rounds=rounds) for rounds in (10, 20))
+    (scene,) = scenes([short, long])
+    assert scene.methods == ["lidfl 10", "lidfl 20"]
+    (scene,) = scenes([short, played("lidfl", 1, 0.5, attack="gauss", rounds=20)])
+    assert scene.methods == ["lidfl"]
 
 
 def test_an_attack_on_the_vote_is_a_column_unless_it_alone_tells_rows_apart() -> None:

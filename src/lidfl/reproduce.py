@@ -146,10 +146,15 @@ def longest(kept: Iterable[Kept]) -> list[Kept]:
     """Of kept runs that differ in nothing but their rounds, the one with the most."""
     best: dict[str, Kept] = {}
     for run in kept:
-        key = directory_name(replace(Experiment.of(run["settings"]), rounds=1))
+        key = but_for_rounds(Experiment.of(run["settings"]))
         if key not in best or best[key]["settings"]["rounds"] < run["settings"]["rounds"]:
             best[key] = run
     return list(best.values())
+
+
+def but_for_rounds(experiment: Experiment) -> str:
+    """The same for two experiments that differ in nothing but their rounds."""
+    return directory_name(replace(experiment, rounds=1))
 
 
 def _result(run: Kept) -> Result:

@@ -11,7 +11,7 @@ from typing import Any
 from lidfl.config import Experiment
 from lidfl.errors import LidflError
 from lidfl.report.lineage import Lineage, trace
-from lidfl.reproduce import accuracy_curve, longest
+from lidfl.reproduce import accuracy_curve, but_for_rounds, longest
 from lidfl.rundir import Line, RunDirectory
 from lidfl.sweep import NOT_CONTENT
 from lidfl.tables import Cell, Grid, read_results, setting, tabulate
@@ -230,13 +230,15 @@ def _axes(runs: Sequence[Played]) -> tuple[str, str]:
 
 
 def _varying(runs: Sequence[Played]) -> list[str]:
-    """Each setting in which runs of one method differ."""
+    """Each setting in which runs of one method differ; rounds only if one was played for more and for less."""
     varying: dict[str, None] = {}
     first: dict[str, dict[str, Any]] = {}
     for run in runs:
         settings = {name: value for name, value in asdict(run.experiment).items() if name not in NOT_ROWS}
         other = first.setdefault(run.experiment.method_label, settings)
         varying |= {name: None for name in settings if settings[name] != other[name]}
+    if len({but_for_rounds(run.experiment) for run in runs}) == len(runs):
+        varying.pop("rounds", None)
     return list(varying)
 
 
