@@ -69,12 +69,12 @@ def test_slips_are_named(options: dict[str, object], message: str) -> None:
         planned(**options)  # type: ignore[arg-type]
 
 
-def finished_run(experiment: Experiment, accuracy: float) -> None:
+def finished_run(experiment: Experiment, accuracy: float, **more: float) -> None:
     """What a finished run leaves, as far as tables read it."""
     folder = Path(experiment.out)
     folder.mkdir(parents=True)
     (folder / "experiment.toml").write_text(experiment.to_toml())
-    (folder / "summary.json").write_text(json.dumps({"test_accuracy": accuracy}))
+    (folder / "summary.json").write_text(json.dumps({"test_accuracy": accuracy, **more}))
     lines = [{"round": r, "seconds": 0.5, "accuracy": {"0": r / 1000, "1": 0.0}} for r in range(150)]
     (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 

@@ -123,6 +123,18 @@ def test_the_overview_counts_cells_rounds_seeds_near_ones_and_order(results: Pat
     assert empty.endswith("| 0 of 16 | – | – | – | – |")
 
 
+def test_a_grid_of_settings_names_its_lowest_loss_and_that_of_the_papers_choice(tmp_path: Path) -> None:
+    sweep = planned("hyperparameters-lr", scale=0.1, out=tmp_path / "runs")
+    for experiment in sweep.runs:
+        if experiment.momentum == 0.9 and experiment.batch_size == 32:
+            finished_run(experiment, 0.5, validation_loss=10 * abs(experiment.learning_rate - 0.1) + 1)
+    Store(tmp_path / "results", sweep.name).keep(sweep)
+    lines = section(page(tmp_path / "results"), "hyperparameters-lr").splitlines()
+    assert "- each number is the validation loss at learning_rate local_steps / momentum batch_size" in lines
+    told = "- the lowest is 1.000, at 0.1 5 / 0.9 32; what the paper chose, 0.01 25 / 0.9 32, has 1.900"
+    assert told in lines
+
+
 def test_a_figure_that_is_there_is_shown(results: Path) -> None:
     assert "![" not in page(results, results)
     (results / "figures" / "femnist-lr-0.6").mkdir(parents=True)

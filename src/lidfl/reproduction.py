@@ -29,7 +29,8 @@ A number in **bold** differs from the paper's by more than 0.05; below its table
 """
 ABOUT_ORDER = """\
 The last column counts pairs of cells: two methods under one attack, whose accuracies differ by more than 0.05 in
-the paper, and in how many of these pairs the better one is the same here."""
+the paper, and in how many of these pairs the better one is the same here. Where methods were run for unequal
+numbers of rounds, the shorter may stand lower for that alone."""
 
 FIGURES = "figures"
 """The folder beside the page that has a folder of figures for each experiment."""
@@ -158,7 +159,23 @@ def _what_was_run(chapter: Chapter) -> str:
         diverged = sum(summary.get("diverged_at") is not None for _, summary in found)
         ended = f", {diverged} of {len(found)} runs diverged" if diverged else ""
         parts.append(f"- {method}: {_rounds(rounds, asked)}, seeds {seeds}, commit {commits}{ended}")
-    return "\n".join(parts + ([f"- not run yet: {', '.join(missing)}"] if missing else []))
+    return "\n".join(parts + ([f"- not run yet: {', '.join(missing)}"] if missing else []) + _chosen(chapter))
+
+
+def _chosen(chapter: Chapter) -> list[str]:
+    """For a grid of settings, which compares a loss: the lowest, and that of the settings of all other tables."""
+    sweep = chapter.sweep
+    if sweep.value == "test_accuracy":
+        return []
+    run = {(cell.row, cell.column): cell.ours for cell in chapter.cells if cell.ours.values}
+    lowest = min(run, key=lambda place: run[place].mean)
+    usual = planned("femnist-lr-0.6").runs[0]
+    place = setting(usual, sweep.rows), setting(usual, sweep.columns)
+    told = f"; what the paper chose, {' / '.join(place)}, has {run[place].mean:.3f}" if place in run else ""
+    return [
+        f"- each number is the {sweep.value.replace('_', ' ')} at {sweep.rows} / {sweep.columns}",
+        f"- the lowest is {run[lowest].mean:.3f}, at {' / '.join(lowest)}{told}",
+    ]
 
 
 def _by_column(run: Iterable[tuple[str, int]]) -> str:
