@@ -17,6 +17,7 @@ from typing import Any
 
 from lidfl.config import Experiment
 from lidfl.report.read import Played
+from lidfl.tables import markdown
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "beyond.md"
@@ -66,12 +67,6 @@ def text(found: Sequence[Run]) -> str:
     return f"{mean(found):.3f} ± {pstdev(run.accuracy for run in found):.3f}"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def seeds(found: Iterable[Run]) -> str:
     """Which seeds and commits the runs have, for the line below a table."""
     found = list(found)
@@ -90,7 +85,7 @@ def ranked() -> str:
         for votes in ("worst", "random", "coordinated"):
             cells = [such(at, method="lidfl-ranked", vote_attack=votes, attack=attack) for attack in ATTACKS]
             lines.append([str(fraction), text(ceiling), votes, *(beside(cell, ceiling) for cell in cells)])
-    return table(["Byzantine", "oracle", "votes", *ATTACKS], lines) + seeds(found)
+    return markdown(["Byzantine", "oracle", "votes", *ATTACKS], lines) + seeds(found)
 
 
 def stride() -> str:
@@ -102,7 +97,7 @@ def stride() -> str:
         for votes in ("worst", "random", "coordinated"):
             cells = (such(found, byzantine_fraction=fraction, vote_attack=votes) for found in kinds)
             lines.append([str(fraction), votes, *(spread(cell, ceiling) for cell in cells)])
-    return table(["Byzantine", "votes", "without", "with"], lines) + seeds(
+    return markdown(["Byzantine", "votes", "without", "with"], lines) + seeds(
         [run for found in kinds for run in found]
     )
 
@@ -140,7 +135,7 @@ def votes() -> str:
     for election, candidates, votes in rows:
         at = such(found, election=election, candidates=candidates, vote_attack=votes)
         lines.append([election, str(candidates), votes, *(text(such(at, attack=a)) for a in ("lie", "sign_flip"))])
-    return table(["election", "candidates", "votes", "lie", "sign_flip"], lines) + seeds(found)
+    return markdown(["election", "candidates", "votes", "lie", "sign_flip"], lines) + seeds(found)
 
 
 def cost() -> str:
@@ -159,7 +154,7 @@ def cost() -> str:
         megabytes = rounds * models * LR_PARAMETERS * FLOAT / 1e6
         lines.append([label, f"{rounds:.0f}", f"{steps:,.0f}", f"{megabytes:,.0f}", f"{seconds:.1f}"])
     header = ["method", "rounds", "gradient steps, all clients", "MB sent, all clients", "seconds here"]
-    return table(header, lines) + seeds(found)
+    return markdown(header, lines) + seeds(found)
 
 
 def per_round(run: Run) -> tuple[int, float]:
@@ -192,7 +187,7 @@ def non_iid() -> str:
                 f"{fmean(r.summary['deployed_accuracy'] for r in cell):.3f}" if cell else "–" for cell in cells
             ]
             lines.append([partition, label, *(f"{text(c)}; {d}" for c, d in zip(cells, deployed, strict=True))])
-    return table(
+    return markdown(
         ["partition", "method", "lie: best model; deployed", "sign_flip: best model; deployed"], lines
     ) + seeds(found)
 
@@ -206,7 +201,7 @@ def cnn() -> str:
         cells = [method if label == "oracle" else such(method, attack=attack) for attack in ("lie", "sign_flip")]
         lines.append([label, *map(text, cells)])
     rounds = ", ".join(sorted({str(run.experiment.rounds) for run in found})) or "–"
-    return table(["method", "lie", "sign_flip"], lines) + f"\n{rounds} rounds." + seeds(found)
+    return markdown(["method", "lie", "sign_flip"], lines) + f"\n{rounds} rounds." + seeds(found)
 
 
 def million() -> str:
@@ -222,7 +217,7 @@ def million() -> str:
         ]
         for p in found
     ]
-    return table(["clients", "voters", "ms a round", "MiB at most"], lines)
+    return markdown(["clients", "voters", "ms a round", "MiB at most"], lines)
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+from lidfl.config import Experiment
 from lidfl.reproduce import Compared, Store, compare, folder, names, planned
 from lidfl.sweep import Sweep
-from lidfl.tables import Grid, Result, distinct, setting
+from lidfl.tables import Grid, Result, distinct, markdown, setting
 
 NOTABLE = 0.05
 """A difference from the paper that is larger than this is explained."""
@@ -46,6 +47,11 @@ class Chapter:
     grid: Grid
     cells: Sequence[Compared]
 
+    @property
+    def asked(self) -> int:
+        """The paper's rounds."""
+        return max(experiment.rounds for experiment in self.sweep.runs)
+
 
 def chapter(name: str, results: Path) -> Chapter:
     """What is kept of an experiment: at the paper's rounds, or else at the largest scale that was run."""
@@ -65,24 +71,21 @@ def page(results: Path, beside: Path | None = None) -> str:
 
 def _overview(chapters: Iterable[Chapter]) -> str:
     """A line an experiment: how much of it was run, how near ours is, and whether methods rank as in the paper."""
-    lines = [["experiment", "cells run", "rounds", "seeds", "within 0.05", "in the paper's order"]]
-    lines += [_in_short(one) for one in chapters]
-    return f"## In short\n\n{ABOUT_ORDER}\n\n{_markdown(lines)}"
+    header = ["experiment", "cells run", "rounds", "seeds", f"within {NOTABLE}", "in the paper's order"]
+    return f"## In short\n\n{ABOUT_ORDER}\n\n{markdown(header, map(_in_short, chapters))}"
 
 
 def _in_short(chapter: Chapter) -> list[str]:
-    asked = max(e.rounds for e in chapter.sweep.runs)
     rounds = [e.rounds for e, _ in chapter.found]
     seeds = [len(cell.ours.values) for cell in chapter.cells if cell.ours.values]
-    differences = [cell.difference for cell in chapter.cells if cell.difference is not None]
-    near = sum(abs(difference) <= NOTABLE for difference in differences)
+    compared = [cell for cell in chapter.cells if cell.difference is not None]
     ordered = in_order(chapter.cells)
     return [
         f"[{chapter.sweep.name}](#{chapter.sweep.name.replace('.', '')})",
         _of(len(seeds), len(chapter.cells)),
-        f"{_span(rounds)} of {asked:,}" if rounds else "–",
+        f"{_span(rounds)} of {chapter.asked:,}" if rounds else "–",
         _span(seeds) if seeds else "–",
-        _of(near, len(differences)),
+        _of(sum(not notable(cell) for cell in compared), len(compared)),
         _of(sum(ordered), len(ordered)),
     ]
 
@@ -98,6 +101,11 @@ def in_order(cells: Iterable[Compared]) -> list[bool]:
     return [(one[0] < other[0]) == (one[1] < other[1]) for one, other in apart]
 
 
+def notable(cell: Compared) -> bool:
+    """Whether a cell differs from the paper's by so much that it is explained."""
+    return cell.difference is not None and abs(cell.difference) > NOTABLE
+
+
 def _of(part: int, whole: int) -> str:
     return f"{part} of {whole}" if whole else "–"
 
@@ -105,12 +113,6 @@ def _of(part: int, whole: int) -> str:
 def _span(numbers: Sequence[int]) -> str:
     low, high = min(numbers), max(numbers)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
-def _markdown(lines: Sequence[Sequence[str]]) -> str:
-    """A table whose first line is its header."""
-    header, *rest = lines
-    return "".join(f"| {' | '.join(line)} |\n" for line in (header, ["---"] * len(header), *rest))
 
 
 def _figure(name: str, beside: Path | None) -> str:
@@ -136,16 +138,15 @@ def _section(chapter: Chapter, reasons: Sequence[dict[str, str]]) -> str:
     if not chapter.found:
         return f"## {chapter.sweep.name}\n\nNot run yet: {len(chapter.sweep.runs)} runs.\n"
     texts = {(cell.row, cell.column): _text(cell) for cell in chapter.cells}
-    lines = [[chapter.grid.corner, *chapter.grid.columns]]
-    lines += [[row, *(texts[row, column] for column in chapter.grid.columns)] for row in chapter.grid.rows]
-    return "\n".join(
-        [f"## {chapter.sweep.name}", "", _what_was_run(chapter), "", _markdown(lines), *_notes(chapter, reasons)]
-    )
+    grid = chapter.grid
+    rows = [[row, *(texts[row, column] for column in grid.columns)] for row in grid.rows]
+    table = markdown([grid.corner, *grid.columns], rows)
+    about = [*_what_was_run(chapter), *_chosen(chapter)]
+    return "\n".join([f"## {chapter.sweep.name}", "", *about, "", table, *_notes(chapter, reasons)])
 
 
-def _what_was_run(chapter: Chapter) -> str:
-    """Rounds, seeds and commits in a sentence, per method where they differ."""
-    asked = max(e.rounds for e in chapter.sweep.runs)
+def _what_was_run(chapter: Chapter) -> list[str]:
+    """A line a method: its rounds, seeds and commits."""
     parts, missing = [], []
     for method in distinct(chapter.sweep.runs, "method"):
         found = [(e, summary) for e, summary in chapter.found if e.method_label == method]
@@ -158,8 +159,8 @@ def _what_was_run(chapter: Chapter) -> str:
         commits = ", ".join(sorted({str(summary.get("commit")) for _, summary in found}))
         diverged = sum(summary.get("diverged_at") is not None for _, summary in found)
         ended = f", {diverged} of {len(found)} runs diverged" if diverged else ""
-        parts.append(f"- {method}: {_rounds(rounds, asked)}, seeds {seeds}, commit {commits}{ended}")
-    return "\n".join(parts + ([f"- not run yet: {', '.join(missing)}"] if missing else []) + _chosen(chapter))
+        parts.append(f"- {method}: {_rounds(rounds, chapter.asked)}, seeds {seeds}, commit {commits}{ended}")
+    return parts + ([f"- not run yet: {', '.join(missing)}"] if missing else [])
 
 
 def _chosen(chapter: Chapter) -> list[str]:
@@ -169,7 +170,7 @@ def _chosen(chapter: Chapter) -> list[str]:
         return []
     run = {(cell.row, cell.column): cell.ours for cell in chapter.cells if cell.ours.values}
     lowest = min(run, key=lambda place: run[place].mean)
-    usual = planned("femnist-lr-0.6").runs[0]
+    usual = Experiment(dataset=sweep.runs[0].dataset, model=sweep.runs[0].model)
     place = setting(usual, sweep.rows), setting(usual, sweep.columns)
     told = f"; what the paper chose, {' / '.join(place)}, has {run[place].mean:.3f}" if place in run else ""
     return [
@@ -200,7 +201,7 @@ def _text(cell: Compared) -> str:
     if cell.difference is None:
         return f"{cell.ours.text()} ({cell.paper:.2f})"
     difference = f"{cell.difference:+.2f}"
-    shown = f"**{difference}**" if abs(cell.difference) > NOTABLE else difference
+    shown = f"**{difference}**" if notable(cell) else difference
     return f"{cell.ours.text()} ({cell.paper:.2f}) {shown}"
 
 
@@ -208,7 +209,7 @@ def _notes(chapter: Chapter, reasons: Sequence[dict[str, str]]) -> list[str]:
     """Why the bold cells differ, each reason once with the cells that it explains."""
     explained: dict[str, list[str]] = {}
     for cell in chapter.cells:
-        if cell.difference is not None and abs(cell.difference) > NOTABLE:
+        if notable(cell):
             why = reason(chapter.sweep.name, cell, reasons) or "Not explained yet."
             explained.setdefault(why, []).append(f"{cell.row}/{cell.column}")
     return [f"- {', '.join(places)}: {why}" for why, places in explained.items()] + [""]

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import inf, nan
 from pathlib import Path
@@ -110,8 +110,12 @@ def as_rich(grid: Grid) -> Table:
 
 def as_markdown(grid: Grid) -> str:
     """A table for a README."""
-    header = [grid.corner, *grid.columns]
-    lines = [header, ["---"] + ["---:"] * len(grid.columns), *_texts(grid)]
+    return markdown([grid.corner, *grid.columns], _texts(grid), align="---:")
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---") -> str:
+    """Lines of text as a table; all columns but the first are aligned as asked."""
+    lines = [header, ["---"] + [align] * (len(header) - 1), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

@@ -163,7 +163,7 @@ class Scene:
     runs: list[Played]
     rows: str
     """The settings that tell its methods apart, as `lidfl.tables` takes them."""
-    columns: str = "attack"
+    columns: str
     """The settings that tell its attacks apart."""
 
     @cached_property
@@ -237,8 +237,8 @@ def _varying(runs: Sequence[Played]) -> list[str]:
         settings = {name: value for name, value in asdict(run.experiment).items() if name not in NOT_ROWS}
         other = first.setdefault(run.experiment.method_label, settings)
         varying |= {name: None for name in settings if settings[name] != other[name]}
-    if len({but_for_rounds(run.experiment) for run in runs}) == len(runs):
-        varying.pop("rounds", None)
+    if "rounds" in varying and len({but_for_rounds(run.experiment) for run in runs}) == len(runs):
+        del varying["rounds"]
     return list(varying)
 
 

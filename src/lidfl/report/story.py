@@ -1,6 +1,6 @@
 """What a page holds: of a run, and of a sweep."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
@@ -176,7 +176,7 @@ def sweep_page(
         commands=sweep_commands(title),
         methods=list(figures.method_styles(drawn).values()),
         scenes=[scene.title for scene in chapters],
-        groups=sorted({attack for scene in chapters for attack in scene.attacks}),
+        groups=all_attacks(chapters),
         footer=footer(runs[0].summary),
     )
 
@@ -195,13 +195,17 @@ def _lineage_title(run: RunRecords, number: int) -> tuple[str, str]:
 
 
 def _contents(chapters: Sequence[Scene], methods: Sequence[str]) -> str:
-    attacks = {attack for scene in chapters for attack in scene.attacks}
     seeds = {run.experiment.seed for scene in chapters for run in scene.runs}
-    parts = [captions.count(len(methods), "method"), captions.count(len(attacks), "attack")]
+    parts = [captions.count(len(methods), "method"), captions.count(len(all_attacks(chapters)), "attack")]
     where = (
         captions.listed([scene.title for scene in chapters]) if len(chapters) <= 4 else f"{len(chapters)} settings"
     )
     return f"{captions.listed([*parts, captions.count(len(seeds), 'seed')])}, on {where}"
+
+
+def all_attacks(chapters: Iterable[Scene]) -> list[str]:
+    """The columns of all chapters."""
+    return sorted({attack for scene in chapters for attack in scene.attacks})
 
 
 def best_methods(chapters: Sequence[Scene], methods: Sequence[str]) -> list[str]:
@@ -257,7 +261,7 @@ def scene_table(scene: Scene, suffix: str, several: bool) -> TableSection:
 
 def sweep_facts(runs: Sequence[Played], chapters: Sequence[Scene], methods: Sequence[str]) -> list[Fact]:
     """The numbers at the top of a sweep's page."""
-    attacks = {attack for scene in chapters for attack in scene.attacks}
+    attacks = all_attacks(chapters)
     fractions = sorted({run.experiment.byzantine_fraction for run in runs})
     counted = [(len(runs), "finished run"), (len(methods), "method"), (len(attacks), "attack")]
     facts = [Fact(f"{number:,}", noun if number == 1 else f"{noun}s") for number, noun in counted]
