@@ -17,6 +17,8 @@ from benchmarks.timing import gemm_peak, machine
 from benchmarks.workloads import measure, workloads
 
 HERE = Path(__file__).parent
+ALLOWED = 0.8
+"""A ratio that falls to less than this share of the one that is kept is reported."""
 
 
 def main() -> None:
@@ -34,9 +36,24 @@ def main() -> None:
     results["long_run"] = long_run()
     results["scaling"] = [asdict(point) for point in scaling.points()]
     scaling.draw([scaling.Point(**point) for point in results["scaling"]], HERE / "scaling.svg")
+    for line in fallen(results, json.loads((HERE / "results.json").read_text())):
+        console.print(line, style="bold red", highlight=False)
     (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (HERE / "README.md").write_text(page(results))
     console.print((HERE / "README.md").read_text(), highlight=False, markup=False)
+
+
+def fallen(now: dict[str, Any], kept: dict[str, Any]) -> list[str]:
+    """The ratios that fell below what is kept; other processors have others, so only the same kind is compared."""
+    if now["machine"]["processor"] != kept["machine"]["processor"]:
+        return [f"no comparison with what is kept: that comes from {kept['machine']['processor']}"]
+    before = {work["name"]: work["plain"] / work["ours"] for work in kept["workloads"]}
+    ratios = {work["name"]: work["plain"] / work["ours"] for work in now["workloads"]}
+    return [
+        f"{name}: {ratio:.1f}×, and {before[name]:.1f}× before"
+        for name, ratio in ratios.items()
+        if name in before and ratio < ALLOWED * before[name]
+    ]
 
 
 def measure_peers(console: Console) -> list[dict[str, Any]]:

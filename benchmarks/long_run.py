@@ -6,11 +6,14 @@ from collections import Counter
 from time import perf_counter
 
 from rich.console import Console
+from rich.live import Live
 
 from benchmarks.problem import has_femnist
-from lidfl.config import Experiment
-from lidfl.display import display
-from lidfl.simulation import Progress, run
+from lidfl.cli.display import LiveView
+from lidfl.runs.loop import Progress
+from lidfl.settings.experiment import Experiment
+from lidfl.settings.headline import headline
+from lidfl.simulation.simulator import run
 
 WORK = ["training", "evaluation", "voting", "protocol", "testing"]
 
@@ -23,18 +26,18 @@ def long_run(rounds: int = 1500) -> dict[str, float]:
     def watch(progress: Progress) -> None:
         times.append(perf_counter())
         if len(times) > 1:  # the time between two rounds ends with the later one
-            phases.update(progress.line["phases"])
+            phases.update(progress.record.phases)
 
     dataset = "femnist" if has_femnist() else "digits"
     with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere:
         experiment = Experiment(dataset=dataset, rounds=rounds, out=f"{folder}/run")
-        with display(experiment, Console(file=nowhere, force_terminal=True)) as show:
-            assert show is not None
+        view, console = LiveView(experiment, headline(experiment)), Console(file=nowhere, force_terminal=True)
 
-            def observe(progress: Progress) -> None:
-                show(progress)
-                watch(progress)
+        def observe(progress: Progress) -> None:
+            view.observe(progress)
+            watch(progress)
 
+        with Live(get_renderable=view.render, console=console, refresh_per_second=4):
             run(experiment, observe=observe)
     total = times[-1] - times[0]
     seconds = {phase: phases[phase] for phase in WORK}

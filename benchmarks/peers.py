@@ -23,10 +23,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from benchmarks import plain
 from benchmarks.problem import PROBLEMS, Problem, experiment, federated_data
 from benchmarks.timing import seconds
-from lidfl.protocol import drive
-from lidfl.server import Server
-from lidfl.simulator import Simulator
-from lidfl.world import build_network
+from lidfl.runs.loop import drive
+from lidfl.runs.server import Server, first_list
+from lidfl.settings.world import build_network
+from lidfl.simulation.simulator import Simulator
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message, MetricRecord, RecordDict
@@ -71,7 +71,7 @@ def lidfl_contestant(problem: Problem, rule: Rule) -> Contestant:
     settings = experiment(problem.name, {"fedavg": "fedavg", "median": "cwm"}[rule])
     data = federated_data()
     simulator, server = Simulator(settings, data, build_network(settings, data)), Server(settings)
-    models, done = server.start(plain.flat(problem.module())), 0
+    models, done = first_list(settings, plain.flat(problem.module())), 0
 
     def play() -> None:
         nonlocal models, done

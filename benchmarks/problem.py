@@ -13,13 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lidfl import datasets
-from lidfl.config import Experiment
-from lidfl.datasets.base import Dataset
-from lidfl.datasets.federated import FederatedData, Shards, federate, parse_split
+from lidfl.data import load_dataset
+from lidfl.data.base import Dataset
+from lidfl.data.federated import federate
+from lidfl.data.partitions import split_clients
+from lidfl.data.shards import FederatedData, Shards
+from lidfl.data.splits import parse_split
 from lidfl.errors import LidflError
-from lidfl.partitions import split_clients
 from lidfl.seeds import rng_for, seed_for
+from lidfl.settings.experiment import Experiment
 
 NUM_IMAGES = 40_263
 NUM_CLASSES = 62
@@ -59,7 +61,7 @@ def images() -> Dataset:
     """FEMNIST, or noise in its place."""
     rng = rng_for(experiment("lr").seed, "dataset")
     try:
-        return datasets.load("femnist", rng)
+        return load_dataset("femnist", rng)
     except LidflError:
         noise = rng.integers(0, 256, (NUM_IMAGES, 1, SIDE, SIDE), dtype=np.uint8)
         return Dataset(noise, rng.integers(0, NUM_CLASSES, NUM_IMAGES), NUM_CLASSES, "pixel")

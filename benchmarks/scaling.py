@@ -7,11 +7,11 @@ from typing import Any
 
 from benchmarks.problem import federated_data
 from benchmarks.timing import fastest
-from lidfl.config import Experiment
-from lidfl.protocol import drive
-from lidfl.server import Server
-from lidfl.simulator import Simulator
-from lidfl.world import build_network
+from lidfl.runs.loop import drive
+from lidfl.runs.server import Server, first_list
+from lidfl.settings.experiment import Experiment
+from lidfl.settings.world import build_network
+from lidfl.simulation.simulator import Simulator
 
 CLIENTS = [35, 350, 3500]
 HIDDEN = [16, 64, 256, 1024]
@@ -57,8 +57,8 @@ def round_seconds(**settings: Any) -> float:
     """Seconds of one round, from several in a row once the list has been judged."""
     clients = simulator(**settings)
     server = Server(clients.experiment)
-    start = server.start(clients.network.initial())
-    clients.losses(start)
+    start = first_list(clients.experiment, clients.network.initial())
+    clients.judges.losses(start, clients.cast.everyone)
 
     def play() -> None:
         models = start

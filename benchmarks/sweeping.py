@@ -13,8 +13,9 @@ from time import perf_counter
 
 from rich.console import Console
 
-from lidfl.config import Experiment
-from lidfl.sweep import Sweep, play_all
+from lidfl.settings.experiment import Experiment
+from lidfl.studies.running import run_all
+from lidfl.studies.sweep import Sweep
 
 RUNS = 4
 TURNS = 2
@@ -38,7 +39,7 @@ def seconds(settings: dict[str, object], workers: int, threads: int) -> float:
     """The time that a sweep takes."""
     with tempfile.TemporaryDirectory() as folder:
         began = perf_counter()
-        failed = [ended.error for ended in play_all(sweep(settings, Path(folder)), workers, threads) if ended.error]
+        failed = [ended.error for ended in run_all(sweep(settings, Path(folder)), workers, threads) if ended.error]
         assert not failed, failed[0]
         return perf_counter() - began
 

@@ -10,13 +10,13 @@ from torch import Tensor
 from benchmarks import plain
 from benchmarks.problem import Problem, cnn_problem, federated_data, lr_problem
 from benchmarks.timing import Work, fastest
-from lidfl import aggregators
-from lidfl.config import Experiment
-from lidfl.protocol import drive
+from lidfl.methods import aggregators
+from lidfl.runs.loop import drive
+from lidfl.runs.server import Server, first_list
 from lidfl.seeds import rng_for
-from lidfl.server import Server
-from lidfl.simulator import Simulator
-from lidfl.world import build_network
+from lidfl.settings.experiment import Experiment
+from lidfl.settings.world import build_network
+from lidfl.simulation.simulator import Simulator
 
 LR_FLOPS = 2 * 784 * 62
 """Multiply-adds ×2 of one image through the LR model."""
@@ -72,7 +72,7 @@ def training(problem: Problem, clients: int, target: float, turns: int) -> Workl
     return Workload(
         f"{problem.name.upper()}, training of {clients} client{'s' if clients > 1 else ''}",
         lambda: [plain.train_client(problem, client, start) for client in range(clients)],
-        lambda: ours.train_all([(client, 0) for client in range(clients)], start[None], 0),
+        lambda: ours.training.train_all([(client, 0) for client in range(clients)], start[None], 0),
         target,
         turns,
         2 * LR_FLOPS * images if problem.name == "lr" else None,
@@ -86,7 +86,7 @@ def evaluation(problem: Problem, target: float, turns: int) -> Workload:
     return Workload(
         f"{problem.name.upper()}, evaluation of a model by {problem.num_clients} clients",
         lambda: plain.evaluate(problem, vector),
-        lambda: ours.judge(vector, ours.everyone),
+        lambda: ours.judges.loss(vector, ours.cast.everyone),
         target,
         turns,
         LR_FLOPS * images if problem.name == "lr" else None,
@@ -100,7 +100,7 @@ def whole_rounds(problem: Problem, attack: plain.Attack, target: float, rounds: 
     """
     clients = simulator(problem.name, attack)
     server, start = Server(clients.experiment), plain.flat(problem.module())
-    ours, ours_done = server.start(start), 0
+    ours, ours_done = first_list(clients.experiment, start), 0
     theirs, theirs_done = [plain.Candidate(start) for _ in range(clients.experiment.list_size)], 0
 
     def play_ours() -> None:
@@ -113,7 +113,7 @@ def whole_rounds(problem: Problem, attack: plain.Attack, target: float, rounds: 
         nonlocal theirs, theirs_done
         for _ in range(rounds):
             rng = rng_for(clients.experiment.seed, "server", theirs_done)
-            theirs = plain.lid_round(problem, theirs, clients.byzantine, attack, rng)
+            theirs = plain.lid_round(problem, theirs, clients.cast.byzantine, attack, rng)
             theirs_done += 1
 
     many = "a round" if rounds == 1 else f"{rounds} rounds"
@@ -150,7 +150,7 @@ def workloads(turns: int = 7) -> list[Workload]:
     return [
         training(lr, 35, 8, turns),
         training(lr, 1, 6, 10 * turns),
-        evaluation(lr, 1, 5 * turns),
+        evaluation(lr, 6, 5 * turns),
         whole_rounds(lr, "sign_flip", 6, 10, turns),
         whole_rounds(lr, "lie", 7, 10, few),
         training(cnn, 1, 1.5, turns),

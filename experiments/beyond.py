@@ -8,21 +8,19 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from math import nan
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
-from lidfl.config import Experiment
-from lidfl.report.read import Played
-from lidfl.tables import markdown
+from lidfl.studies.store import Kept, read_kept
+from lidfl.studies.tables import Cell, markdown
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "beyond.md"
 RESULTS = ROOT / "results"
 ATTACKS = ("empire", "gauss", "label_flip", "lie", "omniscient", "sign_flip")
+VOTES = ("worst", "random", "coordinated")
 SHORT_BY = 0.01
 """What falls further below the oracle than this is shown in bold."""
 FLOAT = 4
@@ -30,44 +28,29 @@ FLOAT = 4
 LR_PARAMETERS = 784 * 62 + 62
 
 
-@dataclass(frozen=True)
-class Run(Played):
-    """One kept run."""
-
-    milestones: dict[str, tuple[int, float]]
-
-    @property
-    def accuracy(self) -> float:
-        """The paper's test accuracy."""
-        return float(self.summary["test_accuracy"])
-
-
 @cache
-def runs(name: str) -> list[Run]:
+def runs(name: str) -> list[Kept]:
     """All kept runs of an experiment."""
     path = RESULTS / f"{name}.json"
-    kept = json.loads(path.read_text()).values() if path.exists() else []
-    return [Run(Experiment.of(r["settings"]), r["summary"], r["curve"], r.get("milestones", {})) for r in kept]
+    return list(read_kept(path).values()) if path.exists() else []
 
 
-def such(found: Iterable[Run], **settings: Any) -> list[Run]:
+def accuracy(run: Kept) -> float:
+    """The paper's test accuracy."""
+    return float(run.summary["test_accuracy"])
+
+
+def such(found: Iterable[Kept], **settings: Any) -> list[Kept]:
     """Those runs that have these settings."""
     return [run for run in found if all(getattr(run.experiment, key) == value for key, value in settings.items())]
 
 
-def mean(found: Sequence[Run]) -> float:
-    """The mean accuracy; not a number if there is none."""
-    return fmean(run.accuracy for run in found) if found else nan
+def text(found: Iterable[Kept]) -> str:
+    """Mean ± deviation over seeds, the mean alone for one seed, a dash for none."""
+    return Cell(tuple(map(accuracy, found))).text()
 
 
-def text(found: Sequence[Run]) -> str:
-    """Mean ± deviation, the mean alone for one seed, a dash for none."""
-    if len(found) < 2:
-        return f"{mean(found):.3f}" if found else "–"
-    return f"{mean(found):.3f} ± {pstdev(run.accuracy for run in found):.3f}"
-
-
-def seeds(found: Iterable[Run]) -> str:
+def seeds(found: Iterable[Kept]) -> str:
     """Which seeds and commits the runs have, for the line below a table."""
     found = list(found)
     numbers = ", ".join(map(str, sorted({run.experiment.seed for run in found})))
@@ -82,9 +65,9 @@ def ranked() -> str:
     for fraction in (0.4, 0.6, 0.8):
         at = such(found, byzantine_fraction=fraction)
         ceiling = such(at, method="oracle")
-        for votes in ("worst", "random", "coordinated"):
-            cells = [such(at, method="lidfl-ranked", vote_attack=votes, attack=attack) for attack in ATTACKS]
-            lines.append([str(fraction), text(ceiling), votes, *(beside(cell, ceiling) for cell in cells)])
+        for how in VOTES:
+            cells = [such(at, method="lidfl-ranked", vote_attack=how, attack=attack) for attack in ATTACKS]
+            lines.append([str(fraction), text(ceiling), how, *(beside(cell, ceiling) for cell in cells)])
     return markdown(["Byzantine", "oracle", "votes", *ATTACKS], lines) + seeds(found)
 
 
@@ -94,15 +77,15 @@ def stride() -> str:
     lines = []
     for fraction in (0.4, 0.6, 0.8):
         ceiling = such(runs("beyond-ranked"), byzantine_fraction=fraction, method="oracle")
-        for votes in ("worst", "random", "coordinated"):
-            cells = (such(found, byzantine_fraction=fraction, vote_attack=votes) for found in kinds)
-            lines.append([str(fraction), votes, *(spread(cell, ceiling) for cell in cells)])
+        for how in VOTES:
+            cells = (such(found, byzantine_fraction=fraction, vote_attack=how) for found in kinds)
+            lines.append([str(fraction), how, *(spread(cell, ceiling) for cell in cells)])
     return markdown(["Byzantine", "votes", "without", "with"], lines) + seeds(
         [run for found in kinds for run in found]
     )
 
 
-def spread(found: Sequence[Run], ceiling: Sequence[Run]) -> str:
+def spread(found: Sequence[Kept], ceiling: Sequence[Kept]) -> str:
     """The mean distance from the oracle over the attacks, and the largest."""
     gaps = [difference(such(found, attack=attack), ceiling) for attack in ATTACKS]
     if None in gaps:
@@ -111,7 +94,7 @@ def spread(found: Sequence[Run], ceiling: Sequence[Run]) -> str:
     return f"{fmean(known):+.3f}, at worst {min(known):+.3f}"
 
 
-def beside(found: Sequence[Run], ceiling: Sequence[Run]) -> str:
+def beside(found: Sequence[Kept], ceiling: Sequence[Kept]) -> str:
     """An accuracy and how far it lies from the oracle's."""
     gap = difference(found, ceiling)
     if gap is None:
@@ -119,22 +102,22 @@ def beside(found: Sequence[Run], ceiling: Sequence[Run]) -> str:
     return f"{text(found)} ({f'**{gap:+.3f}**' if gap < -SHORT_BY else f'{gap:+.3f}'})"
 
 
-def difference(found: Sequence[Run], ceiling: Sequence[Run]) -> float | None:
+def difference(found: Sequence[Kept], ceiling: Sequence[Kept]) -> float | None:
     """How far accuracies lie from the oracle's with the same seed, in the mean over seeds that both have."""
-    best = {run.experiment.seed: run.accuracy for run in ceiling}
-    gaps = [run.accuracy - best[run.experiment.seed] for run in found if run.experiment.seed in best]
+    best = {run.experiment.seed: accuracy(run) for run in ceiling}
+    gaps = [accuracy(run) - best[run.experiment.seed] for run in found if run.experiment.seed in best]
     return fmean(gaps) if gaps else None
 
 
 def votes() -> str:
     """The paper's protocol under colluding voters, by plurality and by ranked ballots."""
     found = such(runs("beyond-votes"), rounds=1500)
-    rows = [("plurality", 1, votes) for votes in ("worst", "coordinated", "coordinated:aim=best")]
-    rows += [("ranked", 3, votes) for votes in ("worst", "coordinated")]
+    rows = [("plurality", 1, how) for how in ("worst", "coordinated", "coordinated:aim=best")]
+    rows += [("ranked", 3, how) for how in ("worst", "coordinated")]
     lines = []
-    for election, candidates, votes in rows:
-        at = such(found, election=election, candidates=candidates, vote_attack=votes)
-        lines.append([election, str(candidates), votes, *(text(such(at, attack=a)) for a in ("lie", "sign_flip"))])
+    for election, candidates, how in rows:
+        at = such(found, election=election, candidates=candidates, vote_attack=how)
+        lines.append([election, str(candidates), how, *(text(such(at, attack=a)) for a in ("lie", "sign_flip"))])
     return markdown(["election", "candidates", "votes", "lie", "sign_flip"], lines) + seeds(found)
 
 
@@ -157,7 +140,7 @@ def cost() -> str:
     return markdown(header, lines) + seeds(found)
 
 
-def per_round(run: Run) -> tuple[int, float]:
+def per_round(run: Kept) -> tuple[int, float]:
     """How many clients train in a round, and how many models or updates travel, if none travels twice.
 
     Voters get the candidates, and so have the whole list; workers send updates; jurors get all others' updates.

@@ -24,16 +24,18 @@ import torch
 from numpy.typing import NDArray
 from rich.console import Console
 
-from lidfl import theory
-from lidfl.elections import first_choices, honest_ballots, plurality, ranked
-from lidfl.protocol import ModelList, Replies, Request, Rules, Train, Trained, Vote, drive, lid_round
+from lidfl.adversaries.vote_attacks import coordinated, lift
+from lidfl.methods import proposals
+from lidfl.methods.elections import honest_ballots, plurality, ranked
+from lidfl.protocol import ModelList, Replies, Request, Rules, Train, Trained, Vote, first_choices, lid_round
+from lidfl.runs.loop import drive
 from lidfl.seeds import rng_for
-from lidfl.theory import Convergence, Federation, ParentRule, Problem
-from lidfl.types import Ballot, Client, Losses, Parameters, Updates
-from lidfl.vote_attacks import coordinated, lift
+from lidfl.theory.convergence import Convergence, ParentRule, Problem, corrected_bound
+from lidfl.theory.votes import Electorate, vote_failure
+from lidfl.types import Ballot, Client, Losses, Models, Parameters
 
 DOCS = Path(__file__).parents[1] / "docs"
-FEDERATION = Federation.smallest(35, 14)
+ELECTORATE = Electorate.smallest(35, 14)
 ETA, P, SIGMA, RIDGE, DIM, ROWS, GAP = 0.002, 0.999, 0.1, 0.1, 8, 64, 1.0
 ROUNDS, RUNS, EVERY = 150, 200, 5
 SETTINGS: list[tuple[ParentRule, int]] = [("uniform", 1), ("favourite", 1), ("uniform", 3), ("favourite", 3)]
@@ -69,7 +71,7 @@ class LeastSquares:
         model: Parameters = self.optimum + direction * math.sqrt(gap / here)
         return model
 
-    def gaps(self, models: Updates) -> Losses:
+    def gaps(self, models: Models) -> Losses:
         """f(w) − f* of each model."""
         away = models - self.optimum
         return np.asarray(((away @ self.hessian) * away).sum(1) / 2)
@@ -100,19 +102,19 @@ class Clients:
     def train(self, request: Train, client: Client) -> Trained:
         """An honest gradient step from the model that it likes best, or a creeping one."""
         offered, models = request.offers[client], request.models.parameters
-        if client >= FEDERATION.num_honest:
+        if client >= ELECTORATE.num_honest:
             return Trained(offered[0], self.creep(models) - models[offered[0]])
         seen, _ = self.estimates(models[list(offered)], voters=1)
         parent = offered[int(seen[0].argmin())]
         return Trained(parent, self.problem.step(models[parent], self.rng))
 
-    def creep(self, models: Updates) -> Parameters:
+    def creep(self, models: Models) -> Parameters:
         """A model that is worse than the best by almost as much as an oracle can miss."""
         gaps = self.problem.gaps(models)
         away = models[int(gaps.argmin())] - self.problem.optimum
         return self.problem.at(gaps.min() + 1.9 * ETA, away if gaps.min() > 0 else self.problem.slowest)
 
-    def estimates(self, models: Updates, voters: int) -> tuple[Losses, NDArray[np.bool_]]:
+    def estimates(self, models: Models, voters: int) -> tuple[Losses, NDArray[np.bool_]]:
         """What (η, p) oracles say, one row a voter, and which rows are right to within η throughout."""
         gaps = self.problem.gaps(models)
         side = np.where(np.arange(len(gaps)) == gaps.argmin(), 1.0, -1.0)
@@ -122,11 +124,11 @@ class Clients:
 
     def ballots(self, request: Vote) -> list[Ballot]:
         """Honest ballots, then those of colluders who want the best models gone."""
-        seen, right = self.estimates(request.models, FEDERATION.num_honest)
-        self.failed |= int(right.sum()) < FEDERATION.quota()
+        seen, right = self.estimates(request.models, ELECTORATE.num_honest)
+        self.failed |= int(right.sum()) < ELECTORATE.quota()
         honest = honest_ballots(seen, request.ranks)
         gaps, ages = self.problem.gaps(request.models), request.candidates.ages
-        attackers = FEDERATION.num_clients - FEDERATION.num_honest
+        attackers = ELECTORATE.num_clients - ELECTORATE.num_honest
         if request.ranks == 1:
             others = [position for position in range(len(gaps)) if position != gaps.argmin()]
             return [*honest, *lift(others, first_choices(honest, len(gaps)), ages, attackers)]
@@ -141,16 +143,17 @@ def play(
     rng = rng_for(run, "convex", rule, candidates)
     clients = Clients(problem, rng)
     rules = Rules(
+        proposals=(proposals.client,),
         elect=plurality if candidates == 1 else ranked,
         ranked=candidates > 1,
         candidates=candidates,
         workers=candidates,
         favourite_parents=rule == "favourite",
     )
-    models = ModelList.initial(problem.at(GAP, problem.slowest), FEDERATION.list_size)
+    models = ModelList.initial(problem.at(GAP, problem.slowest), ELECTORATE.list_size)
     best = [problem.gaps(models.parameters).min()]
     for index in range(rounds):
-        round_ = lid_round(models, index, range(FEDERATION.num_clients), rng, rules)
+        round_ = lid_round(models, index, range(ELECTORATE.num_clients), rng, rules)
         models = drive(round_, clients.answer).models
         best.append(problem.gaps(models.parameters).min())
     return None if clients.failed else np.array(best)
@@ -180,10 +183,10 @@ class Curve:
 
 def bound_for(problem: LeastSquares, rule: ParentRule, candidates: int) -> Convergence:
     """The corrected bound."""
-    accuracy = FEDERATION.ballot_accuracy(P, candidates)
-    failure = theory.vote_failure(FEDERATION, accuracy)
-    return theory.convergence(
-        FEDERATION, problem.constants, rule=rule, eta=ETA, p=P, candidates=candidates, failure=failure
+    accuracy = ELECTORATE.ballot_accuracy(P, candidates)
+    failure = vote_failure(ELECTORATE, accuracy)
+    return corrected_bound(
+        ELECTORATE, problem.constants, rule=rule, eta=ETA, p=P, candidates=candidates, failure=failure
     )
 
 
@@ -252,7 +255,7 @@ def main() -> None:
         console.print(f"{text}, closest {curve.closest:.2f}, {curve.failed} failed", highlight=False)
         rows.append(as_row(curve))
     constants = {name: round(value, 6) for name, value in asdict(LeastSquares().constants).items()}
-    problem = constants | dict(eta=ETA, p=P, every=EVERY) | asdict(FEDERATION)
+    problem = constants | dict(eta=ETA, p=P, every=EVERY) | asdict(ELECTORATE)
     (DOCS / "convex.json").write_text(json.dumps({"problem": problem, "curves": rows}, indent=1) + "\n")
     draw(rows, DOCS / "convex.svg")
 

@@ -18,11 +18,12 @@ from typing import Any
 
 from rich.console import Console
 
-from lidfl.config import Experiment
-from lidfl.protocol import drive
-from lidfl.server import Server
-from lidfl.simulator import Simulator
-from lidfl.theory import Federation, committee_size
+from lidfl.runs.loop import drive
+from lidfl.runs.server import Server, first_list
+from lidfl.settings.experiment import Experiment
+from lidfl.simulation.simulator import Simulator
+from lidfl.theory.committees import committee_size
+from lidfl.theory.votes import Electorate
 
 CLIENTS = (1_000, 10_000, 100_000, 1_000_000)
 FAILURE = 1e-3
@@ -32,7 +33,7 @@ WARM_UP = 5
 
 def committee() -> int:
     """How many voters keep an honest quota, for a million clients."""
-    size = committee_size(Federation.smallest(CLIENTS[-1], CLIENTS[-1] * 2 // 5), FAILURE)
+    size = committee_size(Electorate.smallest(CLIENTS[-1], CLIENTS[-1] * 2 // 5), FAILURE)
     assert size is not None
     return size.onwards
 
@@ -41,7 +42,7 @@ def measure(clients: int) -> dict[str, Any]:
     """The median time of a round and the most memory, with so many clients."""
     experiment = Experiment(dataset="femnist", num_clients=clients, partition="drawn", voters=committee())
     simulator, server = Simulator.of(experiment), Server(experiment)
-    models = server.start(simulator.network.initial())
+    models = first_list(experiment, simulator.network.initial())
     times = []
     for round_index in range(WARM_UP + ROUNDS):
         began = perf_counter()

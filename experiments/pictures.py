@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import altair as alt
 
-from experiments.beyond import ATTACKS, PAGE, Run, difference, per_round, runs, such
-from lidfl.report.figures import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Row, data
-from lidfl.report.read import mean_curve
+from experiments.beyond import ATTACKS, PAGE, VOTES, difference, per_round, runs, such
+from lidfl.report.figures.base import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Row, chart_of
+from lidfl.report.scenes import mean_curve
+from lidfl.studies.store import Kept
 
 DOCS = PAGE.parent
 COST_COLOURS = {"lidfl": BLUE, "lidfl+rknn": ORANGE, "lidfl-ranked": VERMILLION, "oracle": GREEN}
@@ -29,23 +30,22 @@ def ranked() -> alt.TopLevelMixin:
     return alt.vconcat(*charts)
 
 
-def _differences(found: Sequence[Run], fraction: float) -> Iterable[Row]:
+def _differences(found: Sequence[Kept], fraction: float) -> Iterable[Row]:
     at = such(found, byzantine_fraction=fraction)
-    for votes in ("worst", "random", "coordinated"):
+    for how in VOTES:
         for attack in ATTACKS:
-            cell = such(at, method="lidfl-ranked", vote_attack=votes, attack=attack)
+            cell = such(at, method="lidfl-ranked", vote_attack=how, attack=attack)
             gap = difference(cell, such(at, method="oracle"))
             if gap is not None:
-                yield {"votes": votes, "attack": attack, "gap": gap}
+                yield {"votes": how, "attack": attack, "gap": gap}
 
 
 def _heat_map(rows: Sequence[Row], fraction: float) -> alt.LayerChart:
     """Blue above the oracle, vermillion below; full colour at a distance of 0.03."""
     scale = alt.Scale(domain=[-0.03, 0, 0.03], range=[VERMILLION, "white", BLUE], clamp=True, interpolate="rgb")
-    order = ["worst", "random", "coordinated"]
-    base = alt.Chart(data(rows), title=f"{fraction:.0%} Byzantine", width=420, height=90).encode(
+    base = chart_of(rows, title=f"{fraction:.0%} Byzantine", width=420, height=90).encode(
         alt.X("attack:N", title=None, axis=alt.Axis(labelAngle=0), scale=alt.Scale(domain=ATTACKS)),
-        alt.Y("votes:N", title="votes", sort=order, scale=alt.Scale(domain=order)),
+        alt.Y("votes:N", title="votes", sort=VOTES, scale=alt.Scale(domain=VOTES)),
     )
     cells = base.mark_rect().encode(alt.Color("gap:Q", scale=scale, title="from the oracle"))
     return cells + base.mark_text(color="black").encode(alt.Text("gap:Q", format="+.3f"))
@@ -58,7 +58,7 @@ def cost() -> alt.TopLevelMixin:
         found = [run for run in runs("beyond-cost") if run.experiment.method_label == label]
         for point in mean_curve(found):
             steps = point.round * per_round(found[0])[0] * found[0].experiment.local_steps
-            rows.append({"method": label, "round": point.round, "steps": steps, "accuracy": point.mean})
+            rows.append({"method": label, "round": point.round, "steps": steps, "accuracy": point.cell.mean})
     panels = [("round", "round"), ("steps", "gradient steps, all clients")]
     return alt.hconcat(*(_lines(rows, "method", COST_COLOURS, *panel, log=True) for panel in panels))
 
@@ -70,9 +70,9 @@ def votes() -> alt.TopLevelMixin:
     for attack in ("lie", "sign_flip"):
         rows = []
         for label in VOTE_COLOURS:
-            election, _, votes = label.partition(", ")
-            cell = such(found, election=election, vote_attack=votes, attack=attack)
-            rows += [{"votes": label, "round": p.round, "accuracy": p.mean} for p in mean_curve(cell)]
+            election, _, how = label.partition(", ")
+            cell = such(found, election=election, vote_attack=how, attack=attack)
+            rows += [{"votes": label, "round": p.round, "accuracy": p.cell.mean} for p in mean_curve(cell)]
         panels.append(_lines(rows, "votes", VOTE_COLOURS, "round", "round", title=attack, lowest=0.4))
     return alt.hconcat(*panels)
 
@@ -89,7 +89,7 @@ def _lines(
     log: bool = False,
 ) -> alt.Chart:
     return (
-        alt.Chart(data(rows), title=title, width=330, height=240)
+        chart_of(rows, title=title, width=330, height=240)
         .mark_line(strokeWidth=2)
         .encode(
             alt.X(

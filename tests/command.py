@@ -1,10 +1,16 @@
-"""Runs the real command in a process of its own."""
+"""Runs the command: in a process of its own, or in this one, which is faster."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+from lidfl.cli.main import main
 
 
 def start(*arguments: object, cwd: Path) -> subprocess.Popen[str]:
@@ -19,6 +25,27 @@ def lidfl(*arguments: object, cwd: Path, expect: int = 0) -> tuple[str, str]:
     out, err = process.communicate(timeout=120)
     assert process.returncode == expect, f"exit {process.returncode}\n{out}\n{err}"
     return out, err
+
+
+def lidfl_here(*arguments: object) -> int:
+    """Run `lidfl …` in this process and its working directory; its exit code."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with patch.object(sys, "argv", ["lidfl", *map(str, arguments)]), patch.object(sys, "path", [*sys.path]):
+            main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return 0
+
+
+def wait_until(holds: Callable[[], bool], otherwise: str, seconds: float = 60) -> None:
+    """Wait for something that another process does, but not for ever."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.005)
 
 
 def lines_without_times(run: Path) -> list[dict[str, Any]]:

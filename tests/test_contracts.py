@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from lidfl.aggregators import aggregator, proposals
-from lidfl.attacks import attack
-from lidfl.datasets import dataset
-from lidfl.elections import election, honest_ballots
-from lidfl.models import build, model
-from lidfl.partitions import partition
+from lidfl.adversaries.attacks import attack
+from lidfl.adversaries.vote_attacks import vote_attack
+from lidfl.data import dataset
+from lidfl.data.partitions import partition
+from lidfl.learning.models import build_model, model
+from lidfl.methods.aggregators import aggregator, means_and_members
+from lidfl.methods.elections import election, honest_ballots
 from lidfl.registry import Registry
-from lidfl.vote_attacks import vote_attack
 
 REGISTRIES = [aggregator, attack, dataset, election, model, partition, vote_attack]
 UPDATES = torch.from_numpy(np.random.default_rng(1).normal(size=(7, 12))).float()
@@ -30,7 +30,7 @@ def test_every_entry_is_described_in_one_sentence(registry: Registry[object]) ->
 def test_every_aggregator_gives_finite_candidates_of_the_right_size(name: str, clients: int) -> None:
     updates = UPDATES[:clients].clone()
     outcome = aggregator.resolve(name)(updates, num_honest=3, rng=np.random.default_rng(0))
-    for vector, rows in proposals(outcome, updates):
+    for vector, rows in means_and_members(outcome, updates):
         assert vector.shape == (12,)
         assert vector.isfinite().all()
         assert set(rows.tolist()) <= set(range(clients))
@@ -41,7 +41,7 @@ def test_every_aggregator_gives_finite_candidates_of_the_right_size(name: str, c
 def test_every_aggregator_returns_what_all_clients_agree_on(name: str) -> None:
     agreed = torch.full((5, 3), 0.1)
     outcome = aggregator.resolve(name)(agreed, num_honest=2, rng=np.random.default_rng(0))
-    for vector, _ in proposals(outcome, agreed):
+    for vector, _ in means_and_members(outcome, agreed):
         torch.testing.assert_close(vector, agreed[0])
 
 
@@ -85,7 +85,7 @@ def test_every_election_fills_exactly_the_seats(name: str, seats: int) -> None:
 
 @pytest.mark.parametrize("name", sorted(model))
 def test_every_model_maps_images_to_classes_and_is_made_from_its_seed(name: str) -> None:
-    first, second = (build(name, (1, 12, 12), 4, seed=3) for _ in range(2))
+    first, second = (build_model(name, (1, 12, 12), 4, seed=3) for _ in range(2))
     images = torch.randn(2, 1, 12, 12)
     assert first(images).shape == (2, 4)
     assert torch.equal(first(images), second(images))

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lidfl.aggregators import aggregator
+from lidfl.data.partitions import partition
 from lidfl.errors import LidflError
-from lidfl.partitions import partition
+from lidfl.methods.aggregators import aggregator
 from lidfl.registry import Registry
 
 dish = Registry[dict[str, Any]]("dish", frozenset({"oven", "guests"}))
@@ -224,5 +224,7 @@ def test_a_name_that_is_taken_elsewhere_is_refused() -> None:
     def gm() -> None:
         """Another rule of that name."""
 
-    with pytest.raises(TypeError, match=r"aggregator 'gm' exists already, in lidfl\.aggregators; rename yours"):
+    with pytest.raises(
+        TypeError, match=r"aggregator 'gm' exists already, in lidfl\.methods\.aggregators; rename yours"
+    ):
         aggregator(gm)

@@ -13,10 +13,10 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import nn
 
-from lidfl.client import LocalTraining, draw_batches
-from lidfl.config import Experiment
+from lidfl.learning.client import LocalTraining, draw_batches
 from lidfl.seeds import rng_for
-from lidfl.simulator import Simulator
+from lidfl.settings.experiment import Experiment
+from lidfl.simulation.simulator import Simulator
 
 Vector = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ class Twin:
         simulator = Simulator.of(experiment)
         self.data = simulator.data
         self.module: nn.Module = simulator.network.module
-        self.byzantine = sorted(simulator.byzantine)
+        self.byzantine = sorted(simulator.cast.byzantine)
         self.honest = [c for c in range(experiment.num_clients) if c not in self.byzantine]
         start = np.concatenate([p.detach().numpy().ravel() for p in self.module.parameters()]).astype(float)
         self.models = [start.copy() for _ in range(experiment.list_size)]

@@ -1,5 +1,5 @@
 """`python -m lidfl` is the `lidfl` command."""
 
-from lidfl.cli import main
+from lidfl.cli.main import main
 
 main()

@@ -8,7 +8,6 @@ not choose (`rng`, `num_honest`, …): a function that names one of them is give
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
 from lidfl.errors import LidflError
@@ -49,9 +48,11 @@ class Registry(Generic[R]):
         name = function.__name__.rstrip("_")
         if not function.__doc__:
             raise TypeError(f"{self.kind} '{name}' needs a docstring: its first line is what users read")
-        for option in _options(function, self.context).values():
-            if option.annotation not in _PARSERS:
-                raise TypeError(f"option '{option.name}' of {self.kind} '{name}' must be int, float, str or bool")
+        for parameter in _options(function, self.context).values():
+            if _type_name(parameter) not in _PARSERS:
+                raise TypeError(
+                    f"option '{parameter.name}' of {self.kind} '{name}' must be int, float, str or bool"
+                )
         if name in self.functions and self.functions[name].__module__ != function.__module__:
             raise TypeError(
                 f"{self.kind} '{name}' exists already, in {self.functions[name].__module__}; rename yours"
@@ -64,7 +65,8 @@ class Registry(Generic[R]):
         return iter(sorted(self.functions))
 
     def __contains__(self, name: object) -> bool:
-        load_plugins()
+        if name not in self.functions:
+            load_plugins()
         return name in self.functions
 
     def resolve(self, spec: str) -> Bound[R]:
@@ -94,7 +96,7 @@ class Registry(Generic[R]):
                 raise LidflError(f"option '{key}' of {self.kind} '{name}' is given twice")
             if key not in known:
                 raise LidflError(f"{self.kind} '{name}' has no option '{key}'; it takes {', '.join(known)}")
-            options[key] = _convert(value, known[key].annotation, f"option '{key}' of {self.kind} '{name}'")
+            options[key] = _convert(value, _type_name(known[key]), f"option '{key}' of {self.kind} '{name}'")
         return options
 
     def describe(self) -> list[tuple[str, str, str]]:
@@ -116,25 +118,32 @@ def load_plugins() -> None:
     """Import the modules that installed packages list under the entry point group, once."""
     global _plugins_loaded
     if not _plugins_loaded:
+        from importlib.metadata import entry_points  # which takes a while to load
+
         _plugins_loaded = True
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             entry.load()
 
 
 def _options(function: Callable[..., Any], context: frozenset[str]) -> dict[str, inspect.Parameter]:
-    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    parameters = inspect.signature(function).parameters.values()
     return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in context}
+
+
+def _type_name(parameter: inspect.Parameter) -> str:
+    """How an option's type is spelled; with postponed annotations that is all there is to see."""
+    return str(getattr(parameter.annotation, "__name__", parameter.annotation))
 
 
 def _parse_bool(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
-_PARSERS: dict[type, Callable[[str], Any]] = {int: int, float: float, str: str, bool: _parse_bool}
+_PARSERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str, "bool": _parse_bool}
 
 
-def _convert(text: str, to: type, what: str) -> Any:
+def _convert(text: str, to: str, what: str) -> Any:
     try:
         return _PARSERS[to](text)
     except (ValueError, KeyError):
-        raise LidflError(f"{what} must be {to.__name__}, not '{text}'") from None
+        raise LidflError(f"{what} must be {to}, not '{text}'") from None

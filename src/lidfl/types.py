@@ -1,19 +1,24 @@
 """Tensor shapes and plain types, named once."""
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Client: TypeAlias = int
 """A client's number, 0 … num_clients - 1."""
 
-Parameters: TypeAlias = Tensor
+Parameters: TypeAlias = "Tensor"
 """One model: a flat float vector, shape (dim,)."""
 
-Updates: TypeAlias = Tensor
-"""One update or model a row, shape (rows, dim)."""
+Models: TypeAlias = "Tensor"
+"""One model a row, shape (models, dim)."""
+
+Updates: TypeAlias = "Tensor"
+"""One update a row, shape (updates, dim)."""
 
 Losses: TypeAlias = NDArray[np.float64]
 """Mean validation losses, shape (voters, candidates); +inf where a loss is not finite."""

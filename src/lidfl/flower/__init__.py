@@ -3,13 +3,20 @@
 | module | what it holds |
 |---|---|
 | `codec` | requests and replies as Flower's records; what comes in is checked and bounded |
-| `fleet` | the only module that calls Grid: messages in flight, deadlines, nonces |
+| `fleet` | the only module that calls Grid: messages in flight, deadlines, secrets |
+| `members` | which node is which client |
 | `answers` | brings a round's requests to the fleet, sending only what a client lacks |
+| `deployed` | the fleet as the federation of a run, with an auditor if there is one |
 | `server`, `client` | the two apps |
-| `federation` | a whole federation on this machine: keys, SuperLink, SuperNodes, one run |
+| `worker`, `misbehaving` | a node's work, and how a node of a test does it wrong |
+| `presence` | how others see that a server is at work in a run directory |
+| `apps`, `template` | an app of the user's own: how it is read, and one to start from |
+| `local` | a whole federation on this machine |
 
 An app of yours is two lines: `app = server_app(Experiment(model="my_app.task:model", …))` and
 `app = client_app(task)`, where `task` is a module, or anything else, with the functions that `Task` names.
+
+Nobody here knows who is Byzantine but `misbehaving`, which makes a node so, and `local`, which tests the outcome.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,18 +27,21 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
 
-    from lidfl.config import Experiment
-    from lidfl.flower.server import Audit
+    from lidfl.flower.deployed import OpenAudit
+    from lidfl.settings.experiment import Experiment
 
 __all__ = ["client_app", "server_app"]
 
 
-def server_app(experiment: "Experiment", *, audit: "Audit | None" = None) -> "ServerApp":
-    """A Flower ServerApp that plays the experiment's rounds; see `lidfl.flower.server`."""
-    require_flower()
-    from lidfl.flower.server import build
+def server_app(experiment: "Experiment", *, audit: "OpenAudit | None" = None) -> "ServerApp":
+    """A Flower ServerApp that plays the experiment's rounds; see `lidfl.flower.server`.
 
-    return build(experiment, audit)
+    In a test somebody may hold all data and know who lies; `audit` is how the server asks that somebody.
+    """
+    require_flower()
+    from lidfl.flower.server import make_server_app
+
+    return make_server_app(experiment, audit)
 
 
 def client_app(task: Any, *, testing: bool = False) -> "ClientApp":
@@ -40,9 +50,9 @@ def client_app(task: Any, *, testing: bool = False) -> "ClientApp":
     With `testing`, a node whose config names an `attack` or a `vote-attack` behaves that way.
     """
     require_flower()
-    from lidfl.flower.client import build
+    from lidfl.flower.client import make_client_app
 
-    return build(task, testing=testing)
+    return make_client_app(task, testing=testing)
 
 
 def require_flower() -> None:

@@ -1,23 +1,22 @@
-"""Brings a round's requests to the fleet: the `answer` of a real federation.
+"""Brings a round's requests to the fleet, and the replies back.
 
 Only what a client lacks is sent. The server remembers which models each client has confirmed; a client that has
 lost them says so and is sent them again.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from time import perf_counter
 from typing import TypeAlias
 
 import torch
 
-from lidfl.config import Experiment
 from lidfl.flower.codec import Ask, Reply, Unreadable, Vector, Work, content_hash, pack_ask, read_reply
-from lidfl.flower.fleet import Fleet, NodeId
+from lidfl.flower.fleet import Fleet
 from lidfl.flower.members import Members
 from lidfl.protocol import Choose, Replies, Request, Train, Trained, Vote
-from lidfl.types import Client, Position, Updates
+from lidfl.settings.experiment import Experiment
+from lidfl.types import Client, Models, Position
 
 Asks: TypeAlias = dict[Client, Ask]
 MESSAGE_TYPE = {"train": "train", "choose": "evaluate", "vote": "evaluate"}
@@ -30,88 +29,88 @@ class Answers:
         self.fleet = fleet
         self.members = members
         self.work = Work(
-            *(experiment.seed, experiment.local_steps, experiment.batch_size),
-            *(experiment.learning_rate, experiment.momentum),
+            seed=experiment.seed,
+            steps=experiment.local_steps,
+            batch_size=experiment.batch_size,
+            learning_rate=experiment.learning_rate,
+            momentum=experiment.momentum,
         )
         self.held: defaultdict[Client, set[str]] = defaultdict(set)
         """The models that each client has, as far as it has confirmed them."""
-        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def answer(self, request: Request) -> Replies:
         """The replies of the nodes that are there, each under its client's number."""
-        began = perf_counter()
-        try:
-            match request:
-                case Train():
-                    return self._train(request)
-                case Choose():
-                    return self._ballots("choose", request)
-                case Vote():
-                    return self._ballots("vote", request)
-        finally:
-            self.seconds[type(request).__name__.lower()] += perf_counter() - began
+        match request:
+            case Train():
+                return self._train(request)
+            case Choose():
+                return self._ballots("choose", request)
+            case Vote():
+                return self._ballots("vote", request)
 
     def _train(self, request: Train) -> Replies:
-        names = _Models(request.models.parameters)
+        named = NamedModels(request.models.parameters)
         asks = {
-            client: Ask("train", request.round_index, client, names.at(offer), work=self.work)
+            client: Ask("train", request.round_index, client, named.at(offer), work=self.work)
             for client, offer in request.offers.items()
         }
-        return [(client, _trained(reply, request.offers[client])) for client, reply in self._exchange(asks, names)]
+        return [(client, _trained(reply, request.offers[client])) for client, reply in self._exchange(asks, named)]
 
     def _ballots(self, kind: str, request: Vote | Choose) -> Replies:
-        names = _Models(request.models)
-        every = names.at(range(len(request.models)))
+        named = NamedModels(request.models)
+        every = named.at(range(len(request.models)))
         asks = {
             client: Ask(kind, request.round_index, client, every, request.ranks, self.work)
             for client in request.voters
         }
-        replies = list(self._exchange(asks, names))
+        replies = list(self._exchange(asks, named))
         if kind == "vote":  # what is no candidate any more, a client forgets
             for client in asks:
                 self.held[client] &= set(every)
         return [(client, reply.ballot if reply and reply.kind == "ballot" else None) for client, reply in replies]
 
-    def _exchange(self, asks: Asks, names: "_Models") -> Iterator[tuple[Client, Reply | None]]:
+    def _exchange(self, asks: Asks, named: "NamedModels") -> Iterator[tuple[Client, Reply | None]]:
         """Every client's reply; None stands for one that makes no sense."""
         again: Asks = {}
-        for client, reply in self._once(asks, names, lambda client: self.held[client]):
+        for client, reply in self._once(asks, named):
             if reply is not None and reply.kind == "missing":
                 self.held[client].clear()
                 again[client] = asks[client]
             else:
                 yield client, reply
-        if again:
-            yield from self._once(again, names, lambda _: frozenset())
+        yield from self._once(again, named)
 
-    def _once(
-        self, asks: Asks, names: "_Models", held: Callable[[Client], frozenset[str] | set[str]]
-    ) -> Iterator[tuple[Client, Reply | None]]:
-        members = self.members.present()
-        contents: dict[NodeId, Ask] = {}
-        for client in asks.keys() & members.keys():
-            ask = asks[client]
-            contents[members[client]] = replace(ask, vectors=names.without(ask.models, held(client)))
-        if not contents:
+    def _once(self, asks: Asks, named: "NamedModels") -> Iterator[tuple[Client, Reply | None]]:
+        """The replies of those clients that are there, each sent what it does not hold."""
+        if not asks:
             return
-        kind, round_index = next((ask.kind, ask.round_index) for ask in contents.values())
-        packed = {node: pack_ask(contents[node]) for node in sorted(contents)}
-        for node, content in self.fleet.ask(packed, MESSAGE_TYPE[kind], str(round_index), 4 * names.dim):
-            ask = contents[node]
+        members = self.members.present()
+        sent = {members[client]: ask for client, ask in asks.items() if client in members}
+        if not sent:
+            return
+        some = next(iter(sent.values()))  # all are of one kind and one round
+        contents = {node: pack_ask(self._with_models(sent[node], named)) for node in sorted(sent)}
+        arrived = self.fleet.ask(contents, MESSAGE_TYPE[some.kind], str(some.round_index), 4 * named.dim)
+        for node, content in arrived:
+            ask = sent[node]
             try:
-                reply = read_reply(content, names.dim)
+                reply = read_reply(content, named.dim)
             except Unreadable:
                 yield ask.client, None
                 continue
-            if reply.kind != "missing" and kind != "choose":
+            if reply.kind != "missing" and ask.kind != "choose":
                 self.held[ask.client] |= set(ask.models)
             yield ask.client, reply
 
+    def _with_models(self, ask: Ask, named: "NamedModels") -> Ask:
+        lacking = (name for name in ask.models if name not in self.held[ask.client])
+        return replace(ask, vectors=named.of(lacking))
 
-class _Models:
+
+class NamedModels:
     """The models of one request by their names."""
 
-    def __init__(self, rows: Updates) -> None:
+    def __init__(self, rows: Models) -> None:
         vectors: list[Vector] = [row.numpy() for row in rows.detach().cpu().float()]
         self.names = [content_hash(vector) for vector in vectors]
         self.vectors = dict(zip(self.names, vectors, strict=True))
@@ -121,13 +120,13 @@ class _Models:
         """The names of the models at these positions."""
         return tuple(self.names[position] for position in positions)
 
-    def without(self, names: Sequence[str], held: frozenset[str] | set[str]) -> Mapping[str, Vector]:
-        """Those of the models that are not among the ones held."""
-        return {name: self.vectors[name] for name in names if name not in held}
+    def of(self, names: Iterable[str]) -> dict[str, Vector]:
+        """The models of these names."""
+        return {name: self.vectors[name] for name in names}
 
 
 def _trained(reply: Reply | None, offer: Sequence[Position]) -> Trained | None:
-    """The update in a reply, with the position that its sender means; None if there is no sense in it."""
+    """The update in a reply, with the position that its sender means; None if it makes no sense."""
     if reply is None or reply.kind != "trained" or reply.update is None:
         return None
     if not 0 <= reply.parent < len(offer):

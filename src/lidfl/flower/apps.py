@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from lidfl.config import Experiment
 from lidfl.errors import LidflError
+from lidfl.files import read_toml
 from lidfl.flower.client import ListClient, Task
 from lidfl.flower.server import ListServer, read_run_config
 from lidfl.flower.worker import judge
-from lidfl.parameters import Network
-from lidfl.picking import Choice, accuracy, check_client, take
-from lidfl.rundir import RunDirectory
+from lidfl.learning.parameters import Network
+from lidfl.runs.directory import RunDirectory
+from lidfl.runs.picking import Choice, accuracy, check_client, take
+from lidfl.settings.experiment import Experiment
 
 NEEDED = ("num-clients", "out", "resume")
 """What the run config of an app must list, so that it can be told how many nodes there are and where to write."""
@@ -35,24 +35,35 @@ class OwnApp:
     task: Task
     """The user's model and data."""
     testing: bool
-    """Whether its nodes attack when their config says so."""
+    """Whether its nodes misbehave when their config says so."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What the pyproject.toml of an app says."""
+
+    server: str
+    """Where its ServerApp is, as package.module:app."""
+    client: str
+    """Where its ClientApp is."""
+    config: Mapping[str, Any]
+    """Its run config, which lists what can be set."""
 
 
 def read_app(folder: Path, settings: Mapping[str, Any]) -> OwnApp:
     """Load an app and give it settings; each must be one that its pyproject.toml lists."""
-    described = _describe(folder)
-    listed = described.get("config", {})
+    manifest = _read_manifest(folder)
     config = {name.replace("_", "-"): value for name, value in settings.items()}
     for name in (*NEEDED, *config):
-        if name not in listed:
+        if name not in manifest.config:
             raise LidflError(
                 f"{folder / 'pyproject.toml'} does not list '{name}' under [tool.flwr.app.config]; add it"
             )
-    server, client = (_load(folder, described["components"][part]) for part in ("serverapp", "clientapp"))
+    server, client = _load(folder, manifest.server), _load(folder, manifest.client)
     if not isinstance(server, ListServer) or not isinstance(client, ListClient):
         raise LidflError(f"{folder} is not made of lidfl.flower.server_app and client_app; see lidfl init-flower")
-    config["out"] = config.get("out") or listed["out"] or f"runs/{folder.resolve().name}"
-    experiment, _ = read_run_config(server.experiment, listed | config)
+    config["out"] = config.get("out") or manifest.config["out"] or f"runs/{folder.resolve().name}"
+    experiment, _ = read_run_config(server.experiment, {**manifest.config, **config})
     return OwnApp(folder, experiment, config, client.task, client.testing)
 
 
@@ -73,14 +84,13 @@ def pick_from(run: Path | str, app: OwnApp, *, client: int, out: Path | str | No
     return take(network, final, losses, np.array(hits), experiment, Path(out) if out else default)
 
 
-def _describe(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> Manifest:
     try:
-        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
-        described: dict[str, Any] = project["tool"]["flwr"]["app"]
-        described["components"]["serverapp"], described["components"]["clientapp"]
-    except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
+        app = read_toml(folder / "pyproject.toml")["tool"]["flwr"]["app"]
+        parts = app["components"]
+        return Manifest(parts["serverapp"], parts["clientapp"], app.get("config", {}))
+    except (LidflError, KeyError) as error:
         raise LidflError(f"{folder} is not a Flower app ({error}); lidfl init-flower writes one") from None
-    return described
 
 
 def _load(folder: Path, reference: str) -> object:

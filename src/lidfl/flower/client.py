@@ -1,8 +1,8 @@
 """A client's app: trains the model it likes best of those it is offered, and ranks those it is shown.
 
-Flower starts a process for every message, so nothing is imported before it is needed, and what is worth keeping
-(models by hash, and their losses) lies in the context's state. That is a cache: it may be gone at any time, and
-then the client says which models it is missing.
+Flower starts a process for every message, so nothing is imported before it is needed. What is worth keeping, that
+is models by hash and their losses, is in the context's state. That is a cache: it may be gone at any time, and then
+the client says which models it is missing.
 """
 
 import os
@@ -31,11 +31,15 @@ from lidfl.flower.codec import (
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from lidfl.flower.worker import Worker
+
     Split: TypeAlias = tuple[Tensor, Tensor]
     """Images, or what else the model takes, and labels."""
 
 MODELS, LOSSES = "lidfl.models", "lidfl.losses"
 """Records of the context's state."""
+MISBEHAVIOUR = frozenset({"attack", "vote-attack"})
+"""Keys of a node's config that a test sets."""
 GRACE = 5.0
 """Seconds that a client has to end by itself once its time is up."""
 
@@ -44,8 +48,8 @@ GRACE = 5.0
 class Task(Protocol):
     """What the user brings; a module with these functions will do.
 
-    A third one is optional: `loss(module, images, labels) -> float`, by which a client judges a model on its
-    validation data. Without it, that is the mean cross-entropy.
+    A third function is optional: `loss(module, images, labels) -> float`, by which a client judges a model on its
+    validation data. Without it the client goes by the mean cross-entropy.
     """
 
     def model(self) -> "nn.Module":
@@ -58,7 +62,7 @@ class Task(Protocol):
 
 
 class ListClient(ClientApp):
-    """A ClientApp that can say what it trains, and whether its nodes attack when their config says so."""
+    """A ClientApp that can say what it trains, and whether its nodes misbehave when their config says so."""
 
     def __init__(self, task: Task, *, testing: bool) -> None:
         super().__init__()
@@ -66,7 +70,7 @@ class ListClient(ClientApp):
         self.testing = testing
 
 
-def build(task: Any, *, testing: bool) -> ListClient:
+def make_client_app(task: Any, *, testing: bool) -> ListClient:
     """The ClientApp of a task."""
     if not isinstance(task, Task):
         raise LidflError("a task needs the functions model() and data(partition, partitions)")
@@ -87,15 +91,13 @@ def answer(ask: Ask, context: Context, task: Any, *, testing: bool) -> Reply:
     """The reply to a request."""
     node = dict(context.node_config)
     if ask.kind == "hello":
-        return Reply("hello", parent=int(node.get("partition-id", 0)))
+        return Reply("hello", partition=int(node.get("partition-id", 0)))
     cache = Cache(context)
     vectors = cache.vectors | dict(ask.vectors)
     missing = tuple(name for name in dict.fromkeys(ask.models) if not cache.suffices(name, ask, vectors))
     if missing:
         return Reply("missing", missing=missing)
-    from lidfl.flower.worker import Worker  # torch, at last
-
-    worker = Worker(task, ask, node, testing=testing)
+    worker = worker_for(task, ask, node, testing=testing)
     losses = dict(cache.losses)
     if ask.kind != "train" or len(ask.models) > 1:
         unknown = [name for name in dict.fromkeys(ask.models) if name not in losses]
@@ -105,6 +107,19 @@ def answer(ask: Ask, context: Context, task: Any, *, testing: bool) -> Reply:
         parent = min(range(len(ask.models)), key=lambda place: losses.get(ask.models[place], 0.0))
         return Reply("trained", parent=parent, update=worker.train(vectors[ask.models[parent]]))
     return Reply("ballot", ballot=worker.ballot([losses[name] for name in ask.models]))
+
+
+def worker_for(task: Any, ask: Ask, node: Mapping[str, Any], *, testing: bool) -> "Worker":
+    """Who does the work of a message; in a test, the node's config may want it done wrong."""
+    if not node.keys() & MISBEHAVIOUR:
+        from lidfl.flower.worker import Worker  # torch, at last
+
+        return Worker(task, ask, node)
+    if not testing:
+        raise LidflError("a node's config names an attack; only client_app(task, testing=True) takes it")
+    from lidfl.flower.misbehaving import Liar
+
+    return Liar(task, ask, node)
 
 
 class Cache:
@@ -120,11 +135,11 @@ class Cache:
             self.losses = {name: float(str(loss)) for name, loss in losses.items()}
 
     def suffices(self, name: str, ask: Ask, vectors: Mapping[str, Vector]) -> bool:
-        """Whether enough of a model is at hand: to judge it again, its loss will do."""
+        """Whether enough of a model is at hand: its numbers, or, if it is only to be judged, its loss."""
         return name in vectors or (ask.kind != "train" and name in self.losses)
 
     def keep(self, ask: Ask, vectors: Mapping[str, Vector], losses: Mapping[str, float]) -> None:
-        """Remember the list; what jurors are shown is not in it, and a vote says which models are left."""
+        """Remember the models of the list, which a vote names; what jurors are shown is not in the list."""
         known = self.vectors if ask.kind == "choose" else vectors
         if ask.kind == "vote":
             known = {name: known[name] for name in ask.models if name in known}
@@ -135,10 +150,10 @@ class Cache:
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """End what takes longer: by an exception, which Flower reports, and by force if that is not heeded.
+    """End what takes longer, by an exception, which Flower reports, and by force if that does not help.
 
-    A client app that hangs would block its node for good. Only a process of its own can be treated so; in Flower's
-    simulation, clients run in threads of others.
+    A client app that hangs would block its node for good. In Flower's simulation, clients are threads of a process
+    that others use too; there, nothing is ended.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,13 +1,13 @@
 """Requests and replies as Flower's records.
 
-A model is addressed by its content hash and travels as its bare bytes: there is nothing to parse, let alone to
-unpickle, and what its length is not right for is never decoded. The server reads replies with a limit in hand; a
-client checks that a model is the one that its hash names.
+A model is named by the hash of its content and travels as bare bytes: there is nothing to parse, let alone to
+unpickle, and bytes of the wrong length are never decoded. The server accepts no reply beyond a size that it sets; a
+client checks that each model is the one that its hash names.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -24,7 +24,7 @@ ENVELOPE = "lidfl.envelope"
 RAW = "lidfl.float32"
 """Little-endian floats, nothing else."""
 MOST_NAMES = 10_000
-"""Positions of a ballot or hashes of models that a message may list."""
+"""So many positions of a ballot, or hashes of models, a message may list."""
 
 T = TypeVar("T")
 
@@ -68,7 +68,9 @@ class Reply:
     kind: str
     """hello, trained, ballot or missing."""
     parent: int = 0
-    """Where in the request's models the trained one stands; of a hello, the client's partition."""
+    """Of a training: where in the request's models the trained one stands."""
+    partition: int = 0
+    """Of a hello: which share of the data the client says it has."""
     ballot: tuple[int, ...] = ()
     missing: tuple[str, ...] = ()
     """Hashes of models that the client needs and does not have."""
@@ -90,7 +92,7 @@ def to_array(vector: Vector) -> Array:
 
 
 def from_array(array: Array, most: int) -> Vector:
-    """A vector of at most so many numbers, or a word on what is wrong; costs no memory beyond what has arrived."""
+    """A vector of at most so many numbers, or `Unreadable`; takes no more memory than what has arrived."""
     if (array.dtype, array.stype) != ("float32", RAW):
         raise Unreadable("wrong type")
     if len(array.data) > 4 * most:
@@ -102,9 +104,14 @@ def from_array(array: Array, most: int) -> Vector:
 
 def pack_ask(ask: Ask) -> RecordDict:
     """A request as records."""
-    entries: dict[str, Any] = {name: getattr(ask, name) for name in ("kind", "round_index", "client", "ranks")}
-    record = ConfigRecord(entries | {"models": list(ask.models)} | asdict(ask.work))
-    return RecordDict({FIELDS: record, MODELS: pack_vectors(ask.vectors)})
+    entries: dict[str, Any] = {
+        "kind": ask.kind,
+        "round_index": ask.round_index,
+        "client": ask.client,
+        "models": list(ask.models),
+        "ranks": ask.ranks,
+    }
+    return RecordDict({FIELDS: ConfigRecord(entries | asdict(ask.work)), MODELS: pack_vectors(ask.vectors)})
 
 
 def pack_vectors(vectors: Mapping[str, Vector]) -> ArrayRecord:
@@ -115,20 +122,41 @@ def pack_vectors(vectors: Mapping[str, Vector]) -> ArrayRecord:
 def read_ask(content: RecordDict) -> Ask:
     """The request in a message, with the models that came with it checked against their hashes."""
     record = _record(content, FIELDS, ConfigRecord)
-    plain = {f.name: _typed(record, f.name, f.type) for f in fields(Ask) if f.name in record and f.name != "models"}
-    work = Work(**{f.name: _typed(record, f.name, f.type) for f in fields(Work) if f.name in record})
     vectors = {}
     for name, array in _record(content, MODELS, ArrayRecord).items():
         vectors[name] = from_array(array, most=len(array.data))
         if content_hash(vectors[name]) != name:
             raise Unreadable("a model is not what its hash says")
-    return Ask(**plain, models=_names(record, "models", str), work=work, vectors=vectors)
+    return Ask(
+        kind=_typed(record, "kind", str),
+        round_index=_typed(record, "round_index", int),
+        client=_typed(record, "client", int),
+        models=_listed(record, "models", str),
+        ranks=_typed(record, "ranks", int),
+        work=_read_work(record),
+        vectors=vectors,
+    )
+
+
+def _read_work(record: ConfigRecord) -> Work:
+    return Work(
+        seed=_typed(record, "seed", int),
+        steps=_typed(record, "steps", int),
+        batch_size=_typed(record, "batch_size", int),
+        learning_rate=_typed(record, "learning_rate", float),
+        momentum=_typed(record, "momentum", float),
+    )
 
 
 def pack_reply(reply: Reply) -> RecordDict:
     """A reply as records."""
-    entries: dict[str, Any] = {"kind": reply.kind, "parent": reply.parent}
-    entries |= {"ballot": list(reply.ballot), "missing": list(reply.missing)}
+    entries: dict[str, Any] = {
+        "kind": reply.kind,
+        "parent": reply.parent,
+        "partition": reply.partition,
+        "ballot": list(reply.ballot),
+        "missing": list(reply.missing),
+    }
     records = RecordDict({FIELDS: ConfigRecord(entries)})
     if reply.update is not None:
         records[UPDATE] = ArrayRecord({"u": to_array(reply.update)})
@@ -147,8 +175,9 @@ def read_reply(content: RecordDict, dim: int) -> Reply:
     return Reply(
         kind=_typed(record, "kind", str),
         parent=_typed(record, "parent", int),
-        ballot=_names(record, "ballot", int),
-        missing=_names(record, "missing", str),
+        partition=_typed(record, "partition", int),
+        ballot=_listed(record, "ballot", int),
+        missing=_listed(record, "missing", str),
         update=update,
     )
 
@@ -196,7 +225,7 @@ def _typed(record: ConfigRecord, name: str, kind: Any) -> Any:
     return value
 
 
-def _names(record: ConfigRecord, name: str, kind: type[T]) -> tuple[T, ...]:
+def _listed(record: ConfigRecord, name: str, kind: type[T]) -> tuple[T, ...]:
     values: Sequence[Any] = _typed(record, name, list)
     if len(values) > MOST_NAMES:
         raise Unreadable("too large")

@@ -2,7 +2,7 @@
 
 - No more than `in_flight` messages are out at a time: each starts a process at its node, and Flower starts another
   one if the first has not reported in 30 s. Each has a thread here, so that a slow upload holds up nobody else.
-- Each message has a deadline, and lives no longer: a node that comes back does not work off stale requests.
+- Each message has a deadline, and lives no longer: a node that comes back does not work on stale requests.
 - Each message carries a secret that only its node is sent, and only a reply that echoes it counts. Flower checks
   who hands in a reply, but not that it is the node that was asked. It takes one reply to a message, so a node in
   whose name another has answered is asked anew; and no node's reply is counted twice.
@@ -14,7 +14,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from time import monotonic, sleep
@@ -58,6 +58,23 @@ class Limits:
     """Seconds between two looks for replies."""
 
 
+@dataclass(frozen=True)
+class Tally:
+    """What has gone over the network."""
+
+    sent: int = 0
+    """Bytes to the nodes."""
+    received: int = 0
+    """Bytes from the nodes."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """Messages that brought no reply, by reason."""
+
+    def since(self, earlier: "Tally") -> "Tally":
+        """What has come since an earlier tally."""
+        refused = Counter(self.refused) - Counter(earlier.refused)
+        return Tally(self.sent - earlier.sent, self.received - earlier.received, dict(refused))
+
+
 class Fleet:
     """The nodes of a federation, as far as the server can reach them."""
 
@@ -65,9 +82,14 @@ class Fleet:
         self.grid = grid
         self.limits = limits
         self.refused: Counter[str] = Counter()
-        """Replies that were not even read, by reason."""
+        """Messages that brought no reply, by reason."""
         self.sent_bytes = self.received_bytes = 0
         self._lock = Lock()
+
+    def tally(self) -> Tally:
+        """What has gone over the network so far."""
+        with self._lock:
+            return Tally(self.sent_bytes, self.received_bytes, dict(self.refused))
 
     def nodes(self) -> list[NodeId]:
         """The nodes that count as online, in a fixed order."""
@@ -162,7 +184,14 @@ def bounded(most_bytes: int, seconds: float) -> Iterator[None]:
     could name one piece a million times. For an object that a node has announced and not uploaded, Flower would
     wait two hours.
     """
-    fetch, inflate = vars(http_grid)["pull_objects"], vars(Array)["inflate"]
+    pull, inflate = _bounded_pull(most_bytes, seconds), _bounded_inflate(most_bytes)
+    with replaced(http_grid, "pull_objects", pull), replaced(Array, "inflate", classmethod(inflate)):
+        yield
+
+
+def _bounded_pull(most_bytes: int, seconds: float) -> Callable[..., dict[str, bytes]]:
+    """Flower's `pull_objects`, which stops when it has fetched too much."""
+    original = vars(http_grid)["pull_objects"]
 
     def pull_objects(object_ids: list[str], pull_object_fn: Callable[[str], bytes], **_: Any) -> dict[str, bytes]:
         sizes: list[int] = []
@@ -176,18 +205,24 @@ def bounded(most_bytes: int, seconds: float) -> Iterator[None]:
 
         if len(object_ids) > most_bytes // SMALLEST:
             raise Refused("too large")
-        found: dict[str, bytes] = fetch(object_ids, measured, max_time=seconds, backoff_cap=1)
+        found: dict[str, bytes] = original(object_ids, measured, max_time=seconds, backoff_cap=1)
         return found
 
-    def inflate_some(cls: type[Array], content: bytes, children: Any = None) -> Array:
+    return pull_objects
+
+
+def _bounded_inflate(most_bytes: int) -> Callable[..., Array]:
+    """Flower's `Array.inflate`, which first looks how large the array would be."""
+    original = vars(Array)["inflate"]
+
+    def inflate(cls: type[Array], content: bytes, children: Any = None) -> Array:
         largest = max((len(piece.data) for piece in (children or {}).values()), default=0)
         if content.count(b",") * largest > most_bytes + largest * 8:
             raise Refused("too large")
-        array: Array = inflate.__func__(cls, content, children)
+        array: Array = original.__func__(cls, content, children)
         return array
 
-    with replaced(http_grid, "pull_objects", pull_objects), replaced(Array, "inflate", classmethod(inflate_some)):
-        yield
+    return inflate
 
 
 @contextmanager

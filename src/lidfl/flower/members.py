@@ -1,7 +1,8 @@
 """Which node is which client.
 
-A client's number settles which random batches it draws, so it stays with its node. A node names its partition once,
-and gets that number if nobody else has it. Whatever it claims, a node has one number and a number one node.
+A client's number decides which random batches it draws, so a node keeps its number. A node names its partition
+once, and gets that number if nobody else has it. Whatever they claim, each node has one number and each
+number has one node.
 """
 
 import json
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic, sleep
 
-from lidfl.checkpoint import write_atomically
+from lidfl.files import write_atomically
 from lidfl.flower.codec import Ask, Unreadable, pack_ask, read_reply
 from lidfl.flower.fleet import Fleet, NodeId
 from lidfl.types import Client
@@ -34,7 +35,7 @@ class Members:
         self.heard: set[NodeId] = set()
 
     def wait(self, seconds: float) -> None:
-        """Let nodes join until there is one for every client and each has answered, or for so long.
+        """Let nodes join until there is one for every client and each has answered, but no longer than this.
 
         A node may be online and deaf: if a server is killed while it uploads a request, the nodes that were asked
         wait for the rest of it, until Flower finds that the run is over, about a minute later.
@@ -68,16 +69,16 @@ class Members:
         return monotonic() - self.asked.get(node, -RETRY) >= RETRY
 
     def _wishes(self, nodes: list[NodeId]) -> Mapping[NodeId, Client]:
-        """The partition that each node names; a node that does not answer is asked another time."""
-        asked = {node: pack_ask(Ask("hello")) for node in nodes}
+        """The partition that each node names; a node that does not answer will be asked again."""
+        hellos = {node: pack_ask(Ask("hello")) for node in nodes}
         self.asked |= dict.fromkeys(nodes, monotonic())
         wishes = {}
-        for node, content in self.fleet.ask(asked, "query", "hello", most_bytes=0):
+        for node, content in self.fleet.ask(hellos, "query", "hello", most_bytes=0):
             self.heard.add(node)
             try:
                 reply = read_reply(content, dim=0)
             except Unreadable:
                 continue
             if reply.kind == "hello":
-                wishes[node] = reply.parent
+                wishes[node] = reply.partition
         return wishes

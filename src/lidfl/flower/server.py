@@ -9,43 +9,39 @@ The app's run config overrides the experiment's settings (`flwr run . -c "rounds
 | `wait` | seconds to wait at the start until all clients have joined |
 """
 
-import fcntl
 import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from time import sleep
-from typing import Any, TypeAlias
+from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from lidfl import models
-from lidfl.client import flushing_denormals
-from lidfl.config import Experiment
 from lidfl.errors import LidflError
 from lidfl.flower.answers import Answers
+from lidfl.flower.deployed import Deployed, OpenAudit
 from lidfl.flower.fleet import Fleet, Limits
 from lidfl.flower.members import Members
-from lidfl.parameters import Network
-from lidfl.protocol import ModelList, Outcome
-from lidfl.rundir import Line, RunDirectory
+from lidfl.flower.presence import at_work
+from lidfl.learning import models
+from lidfl.learning.client import flushing_denormals
+from lidfl.learning.parameters import Network
+from lidfl.runs.directory import RunDirectory, Summary
+from lidfl.runs.loop import play
+from lidfl.runs.server import first_list
+from lidfl.runs.summary import summarise
 from lidfl.seeds import seed_for
-from lidfl.server import Server
-from lidfl.simulation import Simulated, describe, play, result, summarise
-from lidfl.simulator import Simulator
+from lidfl.settings.experiment import FORMERLY, Experiment
 from lidfl.types import Parameters
-
-log = logging.getLogger(__name__)
 
 GRACE = 2.0
 """Seconds that a server has to end by itself once its SuperLink is gone."""
-Audit: TypeAlias = Callable[[Experiment], Simulator]
-"""Where all data is at hand, as in a test, someone who knows it judges the list and names who is honest."""
 
 
 @dataclass(frozen=True)
@@ -59,29 +55,6 @@ class Control:
     wait: float = 120.0
 
 
-class Deployed:
-    """The nodes of a fleet as the federation of a run; what only an auditor knows, it asks the auditor."""
-
-    def __init__(self, answers: Answers, auditor: Simulator | None) -> None:
-        self.answers = answers
-        self.answer = answers.answer
-        self.seconds: dict[str, float] = answers.seconds
-        self.auditor = auditor
-
-    def describe(self, outcome: Outcome) -> Line:
-        """The server's record, and how much went over the network so far."""
-        line = describe(outcome.record, self.auditor.byzantine if self.auditor else None)
-        fleet = self.answers.fleet
-        traffic = {"sent": fleet.sent_bytes, "received": fleet.received_bytes}
-        fleet.sent_bytes = fleet.received_bytes = 0
-        refused, fleet.refused = dict(fleet.refused), type(fleet.refused)()
-        return line | {"loss": {}, "bytes": traffic, "refused": refused}
-
-    def assess(self, models: ModelList) -> Line:
-        """Accuracies, if somebody can tell: what nodes say of themselves is worth nothing."""
-        return Simulated(self.auditor).assess(models) if self.auditor else {}
-
-
 class ListServer(ServerApp):
     """A ServerApp that can say what it plays."""
 
@@ -90,14 +63,14 @@ class ListServer(ServerApp):
         self.experiment = experiment
 
 
-def build(experiment: Experiment, audit: Audit | None) -> ListServer:
+def make_server_app(experiment: Experiment, open_audit: OpenAudit | None) -> ListServer:
     """The ServerApp of an experiment."""
     app = ListServer(experiment)
 
     def main(grid: Grid, context: Context) -> None:
         end_with_parent(sys.argv)
         settings, control = read_run_config(experiment, context.run_config)
-        run(settings, control, grid, audit)
+        serve(settings, control, grid, open_audit)
 
     app.main()(main)
     return app
@@ -106,8 +79,8 @@ def build(experiment: Experiment, audit: Audit | None) -> ListServer:
 def end_with_parent(arguments: Sequence[str]) -> None:
     """End this process soon after the SuperLink that started it, if one did.
 
-    Flower's own way waits for logs to be taken that nobody takes any more, so the server would stay, and hold the
-    run directory. Nothing is lost: every round that is done is saved.
+    Flower would wait for somebody to fetch the logs, and nobody does any more: the server would stay and hold its
+    run directory. Nothing is lost, since every round that is done is saved.
     """
     if "--parent-pid" not in arguments:
         return
@@ -125,43 +98,41 @@ def end_with_parent(arguments: Sequence[str]) -> None:
 
 
 def read_run_config(experiment: Experiment, config: Mapping[str, Any]) -> tuple[Experiment, Control]:
-    """The experiment and the control that a run config stands for."""
+    """The experiment and the control that a run config stands for; what is neither may be the app's own."""
     given = {name.replace("-", "_"): value for name, value in config.items() if value != ""}
-    ours = {f.name: given.pop(f.name) for f in fields(Control) if f.name in given}
-    known = {f.name for f in fields(Experiment)}
+    control = {f.name: given.pop(f.name) for f in fields(Control) if f.name in given}
+    known = {f.name for f in fields(Experiment)} | FORMERLY.keys()
     changes = {name: value for name, value in given.items() if name in known}
-    return experiment.with_settings(**(changes | {"checkpoint_every": 1})), Control(**ours)
+    return experiment.with_settings(**(changes | {"checkpoint_every": 1})), Control(**control)
 
 
 @flushing_denormals()
-def run(experiment: Experiment, control: Control, grid: Grid, audit: Audit | None) -> dict[str, Any]:
+def serve(experiment: Experiment, control: Control, grid: Grid, open_audit: OpenAudit | None) -> Summary:
     """Play all rounds that are left; the summary."""
     directory = RunDirectory(experiment.out)
-    directory.check(experiment, resume=control.resume, overwrite=control.overwrite)
-    directory.open(experiment, overwrite=control.overwrite)
-    with directory.alone(), at_work(directory), logged(directory):
-        auditor = audit(experiment) if audit else None
-        if auditor:
-            directory.save_task(auditor.data)
+    claimed = directory.claimed(experiment, resume=control.resume, overwrite=control.overwrite)
+    with claimed, at_work(directory), logged(directory):
+        audit = open_audit(experiment) if open_audit else None
+        if audit:
+            directory.save_inputs(audit.data)
+        initial = audit.initial() if audit else initial_model(experiment)
         fleet = Fleet(grid, Limits(control.in_flight, control.deadline))
         members = Members(fleet, experiment.num_clients, directory.path / "nodes.json")
         members.wait(control.wait)
-        server = Server(experiment)
-        federation = Deployed(Answers(experiment, fleet, members), auditor)
-        start = partial(server.start, auditor.network.initial() if auditor else initial_model(experiment))
-        state = play(experiment, server, federation, start, directory)
-        summary = result(auditor, state.models) if auditor else {}
-        summary |= summarise(experiment, state, directory)
+        federation = Deployed(Answers(experiment, fleet, members), audit)
+        state = play(experiment, federation, partial(first_list, experiment, initial), directory)
+        found = audit.result(state.models) if audit else {}
+        summary = found | summarise(experiment, state, directory)
         directory.finish(state, summary)
     return summary
 
 
 def initial_model(experiment: Experiment) -> Parameters:
     """The user's own model, initialised from the seed."""
-    bound = models.resolve(experiment.model)
-    if bound.wants:
+    if models.resolve(experiment.model).wants:
         raise LidflError(f"model '{experiment.model}' depends on the data; name yours, as package.task:model")
-    return Network(models.build(experiment.model, (0, 0, 0), 0, seed_for(experiment.seed, "model"))).initial()
+    seed = seed_for(experiment.seed, "model")
+    return Network(models.build_model(experiment.model, (0, 0, 0), 0, seed)).initial()
 
 
 @contextmanager
@@ -177,11 +148,3 @@ def logged(directory: RunDirectory) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         handler.close()
-
-
-@contextmanager
-def at_work(directory: RunDirectory) -> Iterator[None]:
-    """A lock by which others see that this server is running: to touch the directory's own would be in its way."""
-    with (directory.path / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

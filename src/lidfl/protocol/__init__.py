@@ -5,19 +5,20 @@ honest. Whatever a client may do wrong is caught once, where its reply enters, c
 
 | module | what it holds |
 |---|---|
-| `messages` | the list of models, requests and replies, the record of a round |
+| `messages` | the list of models, requests and replies, the server's record of a round |
 | `replies` | the checks on what comes back |
-| `proposals` | how candidates are made; a new way is one function |
-| `rounds` | the rounds themselves, and `drive`, which runs one |
+| `rules` | what a round goes by, and what it has gathered |
+| `proposing` | how candidates are collected from proposals |
+| `rounds` | the rounds themselves |
 """
 
 from lidfl.protocol.messages import (
     Answer,
     Birth,
-    Child,
     Choose,
     ModelList,
     Outcome,
+    Proposed,
     Record,
     Replies,
     Request,
@@ -26,21 +27,22 @@ from lidfl.protocol.messages import (
     Trained,
     Vote,
 )
-from lidfl.protocol.proposals import Aggregate, Gathered, Propose, from_aggregator, proposal, resolve_proposals
-from lidfl.protocol.replies import valid_ballots, valid_updates
-from lidfl.protocol.rounds import Elect, Rules, drive, lid_round, single_round
+from lidfl.protocol.proposing import propose, same, sample
+from lidfl.protocol.replies import first_choices, valid_ballots, valid_updates
+from lidfl.protocol.rounds import lid_round, single_round
+from lidfl.protocol.rules import Asking, Elect, Gathered, Propose, Rules
 
 __all__ = [
-    "Aggregate",
     "Answer",
+    "Asking",
     "Birth",
-    "Child",
     "Choose",
     "Elect",
     "Gathered",
     "ModelList",
     "Outcome",
     "Propose",
+    "Proposed",
     "Record",
     "Replies",
     "Request",
@@ -49,11 +51,11 @@ __all__ = [
     "Train",
     "Trained",
     "Vote",
-    "drive",
-    "from_aggregator",
+    "first_choices",
     "lid_round",
-    "proposal",
-    "resolve_proposals",
+    "propose",
+    "same",
+    "sample",
     "single_round",
     "valid_ballots",
     "valid_updates",

@@ -1,28 +1,31 @@
 """What a round handles: the list of models, the requests to clients, their replies, and the record."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-import torch
-
-from lidfl.types import Client, Parameters, Position, Updates
+from lidfl.lazily import torch
+from lidfl.types import Client, Models, Parameters, Position
 
 
 @dataclass(frozen=True)
-class Child:
-    """A proposed model: the positions of its parents, its parameters, and the clients whose updates it holds."""
+class Proposed:
+    """A model that is proposed for the list: what it is made of, and by whom."""
 
     parents: tuple[Position, ...]
+    """Where in the list the models stand that it was made from."""
     parameters: Parameters
     clients: tuple[Client, ...]
+    """Whose updates it holds; none if the server made it of other models."""
 
 
 @dataclass(frozen=True)
 class ModelList:
     """The list L_t: one model a row, in order of birth."""
 
-    parameters: Updates
+    parameters: Models
     ids: tuple[int, ...]
     parents: tuple[tuple[int, ...], ...]
     """The ids of the models that each was made from: one for a trained model, none for the initial list."""
@@ -31,7 +34,7 @@ class ModelList:
     next_id: int
 
     @classmethod
-    def initial(cls, parameters: Parameters, size: int) -> "ModelList":
+    def initial(cls, parameters: Parameters, size: int) -> ModelList:
         """The list L_0: `size` copies of one model."""
         rows = parameters.expand(size, -1).clone()
         return cls(rows, tuple(range(size)), ((),) * size, (0,) * size, size)
@@ -39,22 +42,22 @@ class ModelList:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def with_children(self, children: Sequence[Child]) -> "ModelList":
+    def with_new(self, proposed: Sequence[Proposed]) -> ModelList:
         """The list with new models at its end."""
-        if not children:
+        if not proposed:
             return self
-        rows = torch.stack([child.parameters for child in children])
-        born = range(self.next_id, self.next_id + len(children))
-        parents = (tuple(self.ids[parent] for parent in child.parents) for child in children)
+        rows = torch.stack([new.parameters for new in proposed])
+        born = range(self.next_id, self.next_id + len(proposed))
+        parents = (tuple(self.ids[parent] for parent in new.parents) for new in proposed)
         return ModelList(
             parameters=torch.cat([self.parameters, rows]),
             ids=(*self.ids, *born),
             parents=(*self.parents, *parents),
-            ages=(*self.ages, *(0 for _ in children)),
+            ages=(*self.ages, *(0 for _ in proposed)),
             next_id=born.stop,
         )
 
-    def without(self, positions: Iterable[Position]) -> "ModelList":
+    def without(self, positions: Iterable[Position]) -> ModelList:
         """The list with the models at these positions removed and the others one vote older."""
         removed = set(positions)
         keep = [position for position in range(len(self)) if position not in removed]
@@ -90,7 +93,7 @@ class Choose:
     """Asks each juror for a `Ballot`: the `ranks` rows of `models` that serve its own validation data best."""
 
     round_index: int
-    models: Updates
+    models: Models
     voters: tuple[Client, ...]
     ranks: int
 
@@ -106,7 +109,7 @@ class Vote:
     ranks: int = 1
 
     @property
-    def models(self) -> Updates:
+    def models(self) -> Models:
         """The candidates' parameters, one a row."""
         return self.candidates.parameters
 
@@ -118,11 +121,13 @@ Replies: TypeAlias = Iterable[tuple[Client, object]]
 
 @dataclass(frozen=True)
 class Birth:
-    """A model that joined the list: its id, its parents', and the clients whose updates went into it."""
+    """A model that stood for election for the first time."""
 
     model: int
     parents: tuple[int, ...]
+    """The models that it was made from, by id."""
     clients: tuple[Client, ...]
+    """Whose updates went into it; none if the server made it of other models."""
 
 
 @dataclass(frozen=True)

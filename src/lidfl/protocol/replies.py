@@ -1,12 +1,12 @@
 """Where replies enter: each is checked once, and what is wrong is counted and treated as no reply."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-import torch
-from torch import Tensor
-
+from lidfl.lazily import torch
 from lidfl.protocol.messages import Choose, ModelList, Replies, Trained, Vote
 from lidfl.types import Ballot, Client, Position
 
@@ -23,7 +23,7 @@ def valid_updates(
     """The usable updates by client, in the order of the offers, and the others counted by what is wrong."""
 
     def check(client: Client, reply: object) -> Trained:
-        if not isinstance(reply, Trained) or not isinstance(reply.update, Tensor):
+        if not isinstance(reply, Trained) or not isinstance(reply.update, torch.Tensor):
             raise Malformed("wrong type")
         if _kind(reply.update) != _kind(models.parameters) or type(reply.parent) is not int:
             raise Malformed("wrong type")
@@ -38,7 +38,7 @@ def valid_updates(
     return _collect(replies, list(offers), check)
 
 
-def _kind(tensor: Tensor) -> tuple[torch.dtype, torch.layout, torch.device]:
+def _kind(tensor: torch.Tensor) -> tuple[torch.dtype, torch.layout, torch.device]:
     """What must agree for two tensors to be added, besides their shapes."""
     return tensor.dtype, tensor.layout, tensor.device
 
@@ -85,3 +85,12 @@ def _only(sent: Sequence[object]) -> object:
     if len(sent) > 1:
         raise Malformed("sent twice")
     return sent[0]
+
+
+def first_choices(ballots: Sequence[Ballot], candidates: int) -> list[int]:
+    """How many ballots put each candidate first; an empty ballot is an abstention."""
+    tally = [0] * candidates
+    for ballot in ballots:
+        if ballot:
+            tally[ballot[0]] += 1
+    return tally

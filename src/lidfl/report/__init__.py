@@ -1,17 +1,24 @@
-"""`lidfl report`: a run or a sweep as one page that opens anywhere, and as figures for a paper."""
+"""`lidfl report`: a run or a sweep as one page that opens anywhere, and as figures for a paper.
+
+| module | what it holds |
+|---|---|
+| `read` | what a report is made from: the records of one run, or the results of many |
+| `lineage` | the family tree of a run's models |
+| `scenes` | a sweep in chapters, each with its table and its mean curves |
+| `figures` | one file a figure: what is drawn, how, and the caption |
+| `story` | what stands on a page |
+| `page` | the page as HTML, and the figures as files |
+
+Only `figures`, `story` and `page` load the libraries that draw.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from lidfl.checkpoint import write_atomically
 from lidfl.errors import LidflError
-from lidfl.report.captions import count
-from lidfl.report.page import FORMATS, Page, render, write_figures
-from lidfl.report.read import Played, RunRecords, read_folder, read_store, unfinished
-from lidfl.report.story import run_page, sweep_page
 
-FEW_RUNS = 4
-"""Up to how many runs a sweep's page also shows their lineage."""
+FORMATS = ("svg", "pdf", "png")
+"""The files that a figure can be written to."""
 
 
 def write_report(
@@ -28,10 +35,13 @@ def write_report(
     check_formats(formats)
     check_sources(sources)
     place = out or default_place(sources)
-    page = build(sources)
+    # These take two seconds to load, and a mistyped name should be told at once.
+    from lidfl.report.page import write_figures, write_page
+    from lidfl.report.story import compose
+
+    page = compose(sources)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(place, render(page).encode())
+        write_page(page, place)
         return [place, *(write_figures(page.figures, figures, formats) if figures else [])]
     except OSError as error:
         raise LidflError(
@@ -47,7 +57,7 @@ def check_formats(formats: Sequence[str]) -> None:
 
 
 def check_sources(sources: Sequence[Path]) -> None:
-    """Refuse what is not there."""
+    """Refuse a source that does not exist."""
     if not sources:
         raise LidflError("name a run directory, a folder of runs or a results file")
     for source in sources:
@@ -56,30 +66,7 @@ def check_sources(sources: Sequence[Path]) -> None:
 
 
 def default_place(sources: Sequence[Path]) -> Path:
-    """Where the page goes unless the user says: into the folder, or beside the file."""
+    """Where the page goes if the user does not say: into the folder, or beside the file."""
     if len(sources) > 1:
         raise LidflError("a report of several places needs a name; set --out")
     return sources[0] / "report.html" if sources[0].is_dir() else sources[0].with_suffix(".html")
-
-
-def build(sources: Sequence[Path]) -> Page:
-    """The page of one run, or of many."""
-    if len(sources) == 1 and (sources[0] / "experiment.toml").exists():
-        return run_page(RunRecords.read(sources[0]))
-    runs = [run for source in sources for run in read(source)]
-    waiting = sum(unfinished(source) for source in sources if source.is_dir())
-    notices = [f"{count(waiting, 'run')} without a result yet: left out."] if waiting else []
-    title = sources[0].resolve().stem if len(sources) == 1 else "Runs side by side"
-    return sweep_page(title, runs, notices=notices, traced=few(runs))
-
-
-def read(source: Path) -> list[Played]:
-    """The finished runs of a folder or a results file."""
-    return read_folder(source) if source.is_dir() else read_store(source)
-
-
-def few(runs: Sequence[Played]) -> list[RunRecords]:
-    """Of a handful of runs those that keep a list, for their lineage, if their directories are there."""
-    places = [Path(run.experiment.out) for run in runs if run.experiment.keeps_list]
-    found = [place for place in places if (place / "rounds.jsonl").exists()]
-    return [RunRecords.read(place) for place in found] if len(runs) <= FEW_RUNS else []

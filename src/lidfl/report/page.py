@@ -1,4 +1,4 @@
-"""From figures, captions and tables to one HTML page, and to the files that a paper takes."""
+"""From figures and tables to one HTML page, and to the files that a paper takes."""
 
 import json
 from base64 import b64encode
@@ -13,20 +13,17 @@ import altair as alt
 import jinja2
 import vl_convert
 
-from lidfl import tables
-from lidfl.checkpoint import write_atomically
-from lidfl.config import Experiment
-from lidfl.errors import LidflError
-from lidfl.report.figures import Figure, Key, Panel
-from lidfl.tables import Grid
+from lidfl.files import write_atomically
+from lidfl.report.figures.base import Figure, Key, Panel
+from lidfl.settings.experiment import Experiment
+from lidfl.studies.tables import Grid, as_csv, as_latex
 
 INK = "currentColor"
 """Text takes the page's colour, so that charts follow it into dark mode."""
 
 PAPER_WIDTH, SMALL_WIDTH, SMALL_HEIGHT = 560, 200, 150
-FORMATS = ("svg", "pdf", "png")
-ELSEWHERE = {"name", "out"}
-"""Settings that a repeated run has its own of."""
+OWN = {"name", "out"}
+"""Settings of which a repeated run has its own."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +53,12 @@ class TableSection:
     @property
     def csv(self) -> str:
         """The address of its CSV."""
-        return data_address("text/csv", tables.as_csv(self.grid))
+        return data_address("text/csv", as_csv(self.grid))
 
     @property
     def latex(self) -> str:
         """The address of its LaTeX."""
-        return data_address("application/x-tex", tables.as_latex(self.grid))
+        return data_address("application/x-tex", as_latex(self.grid))
 
 
 @dataclass(frozen=True)
@@ -96,19 +93,21 @@ def data_address(kind: str, text: str) -> str:
     return f"data:{kind};base64,{b64encode(text.encode()).decode()}"
 
 
+def write_page(page: Page, place: Path) -> None:
+    """Write a page to a file."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(place, render(page).encode())
+
+
 def render(page: Page) -> str:
     """The page as HTML that needs nothing else: the script that draws is in it, once."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
+    beside = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(loader=beside, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     specs = {
         f"{figure.name}-{n}": screen(panel) for figure in page.figures for n, panel in enumerate(figure.panels)
     }
     return environment.get_template("page.html").render(
-        page=page,
-        specs=script_safe(specs),
-        theme=script_safe(SCREEN),
-        drawing=drawing_script(),
+        page=page, specs=script_safe(specs), theme=script_safe(SCREEN), drawing=drawing_script()
     )
 
 
@@ -130,8 +129,15 @@ def screen(panel: Panel) -> dict[str, Any]:
     return spec
 
 
+DRAW: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    "svg": lambda spec: vl_convert.vegalite_to_svg(spec).encode(),
+    "pdf": vl_convert.vegalite_to_pdf,
+    "png": lambda spec: vl_convert.vegalite_to_png(spec, scale=3),
+}
+
+
 def write_figures(figures: Sequence[Figure], folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Each figure as files for a paper, in every format."""
+    """Write each figure as files for a paper, in every format."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for figure in figures:
@@ -141,13 +147,6 @@ def write_figures(figures: Sequence[Figure], folder: Path, formats: Sequence[str
             write_atomically(path, DRAW[form](spec))
             written.append(path)
     return written
-
-
-DRAW: dict[str, Callable[[dict[str, Any]], bytes]] = {
-    "svg": lambda spec: vl_convert.vegalite_to_svg(spec).encode(),
-    "pdf": vl_convert.vegalite_to_pdf,
-    "png": lambda spec: vl_convert.vegalite_to_png(spec, scale=3),
-}
 
 
 def paper(figure: Figure) -> dict[str, Any]:
@@ -165,14 +164,14 @@ def paper(figure: Figure) -> dict[str, Any]:
 
 
 def visible(spec: dict[str, Any]) -> dict[str, Any]:
-    """A picture without the layers that are only there to be pointed at: they are most of a file."""
+    """A picture without the invisible layers that readers point at: on paper they are of no use, and large."""
     for part in (spec, *spec.get("concat", []), *spec.get("vconcat", [])):
         if "layer" in part:
             part["layer"] = [layer for layer in part["layer"] if layer["mark"].get("opacity") != 0]
     return spec
 
 
-def config(ink: str, **more: Any) -> dict[str, Any]:
+def theme(ink: str, **more: Any) -> dict[str, Any]:
     """How charts look."""
     faint = {"gridColor": ink, "gridOpacity": 0.12, "domainColor": ink, "domainOpacity": 0.4, "tickColor": ink}
     text = {
@@ -195,8 +194,8 @@ def config(ink: str, **more: Any) -> dict[str, Any]:
     } | more
 
 
-SCREEN = config(INK, legend={"disable": True})
-PAPER = config(
+SCREEN = theme(INK, legend={"disable": True})
+PAPER = theme(
     "black",
     background="white",
     font="Helvetica, Arial, sans-serif",
@@ -205,8 +204,8 @@ PAPER = config(
 
 
 def repeat_command(experiment: Experiment) -> str:
-    """The shortest `lidfl run` of the same settings; it writes to a place of its own."""
-    needed = {name: value for name, value in asdict(experiment).items() if name not in ELSEWHERE}
+    """The shortest `lidfl run` with the same settings; it writes to a place of its own."""
+    needed = {name: value for name, value in asdict(experiment).items() if name not in OWN}
     for name in list(needed):
         fewer = {other: value for other, value in needed.items() if other != name}
         needed = fewer if _means(fewer, experiment) else needed
@@ -215,8 +214,5 @@ def repeat_command(experiment: Experiment) -> str:
 
 
 def _means(settings: dict[str, Any], experiment: Experiment) -> bool:
-    """Whether settings, once filled in, are those of an experiment."""
-    try:
-        return set(Experiment.of(settings).differences(experiment)) <= ELSEWHERE
-    except LidflError:
-        return False
+    """Whether settings, once filled in, are those of an experiment; nothing that they name is looked up."""
+    return set(Experiment.unchecked(settings).differences(experiment)) <= OWN

@@ -1,24 +1,64 @@
-"""What a page holds: of a run, and of a sweep."""
+"""What stands on a page: of one run, and of a sweep."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from lidfl.config import Experiment, file_name
-from lidfl.display import headline
 from lidfl.errors import LidflError
-from lidfl.report import captions, figures
-from lidfl.report.figures import BEST, DEPLOYED, MOST_METHODS, Figure, Key, Panel, origin_keys
+from lidfl.report.figures.accuracy import accuracy_figure
+from lidfl.report.figures.base import Figure
+from lidfl.report.figures.curves import curves_figure
+from lidfl.report.figures.heat_map import heat_map_figure
+from lidfl.report.figures.lineage import lineage_figure
+from lidfl.report.figures.loss import loss_figure
+from lidfl.report.figures.margin import margin_figure, smallest_margin, told_margins
+from lidfl.report.figures.methods import FEW_ATTACKS, MOST_METHODS, method_styles
+from lidfl.report.figures.phases import phases_figure
+from lidfl.report.figures.votes import votes_figure
 from lidfl.report.page import Fact, Page, TableSection, repeat_command
-from lidfl.report.read import Played, RunRecords, Scene, lowest_losses, percent, scenes, smallest_margin
-from lidfl.reproduce import names
-from lidfl.rundir import resume_command
+from lidfl.report.read import RunRecords, read_runs
+from lidfl.report.scenes import Scene, scenes
+from lidfl.report.words import counted, listed, percent
+from lidfl.runs.directory import EXPERIMENT, RunDirectory, Summary, resume_command, unfinished_runs
+from lidfl.settings.experiment import Experiment, file_name
+from lidfl.settings.headline import headline
+from lidfl.studies.paper import names
+from lidfl.studies.store import Kept
 
-LINES = (Key(BEST, "currentColor", "line"), Key(DEPLOYED, "currentColor", "dashed"))
+FEW_RUNS = 4
+"""Up to how many runs a sweep's page also shows their lineage."""
 
-FEW_ATTACKS = 3
-"""Up to how many attacks a heat map and a table have room side by side."""
+
+def compose(sources: Sequence[Path]) -> Page:
+    """The page of one run, or of many."""
+    if len(sources) == 1 and RunDirectory(sources[0]).is_run:
+        return run_page(RunRecords.read(sources[0]))
+    runs = [run for source in sources for run in read_runs(source)]
+    waiting = sum(len(unfinished_runs(source)) for source in sources if source.is_dir())
+    notices = [f"{counted(waiting, 'run')} without a result yet: left out."] if waiting else []
+    title = sources[0].resolve().stem if len(sources) == 1 else "Runs side by side"
+    return sweep_page(title, runs, notices=notices, traced=few(runs))
+
+
+def few(runs: Sequence[Kept]) -> list[RunRecords]:
+    """The runs whose lineage is shown: of a handful those that keep a list, if their directories are there."""
+    places = [RunDirectory(run.experiment.out) for run in runs if run.experiment.keeps_list]
+    found = [place.path for place in places if place.rounds_file.exists()]
+    return [RunRecords.read(place) for place in found] if len(runs) <= FEW_RUNS else []
+
+
+def footer(summary: Summary | None) -> str:
+    """Which version wrote the page, and which made the runs."""
+    written = f"Written by lidfl {version('lidfl')}."
+    if not summary or "version" not in summary:
+        return written
+    commit = f", commit {summary['commit']}" if summary.get("commit") else ""
+    return f"{written} Run by lidfl {summary['version']}{commit}."
+
+
+# A run
 
 
 def run_page(run: RunRecords) -> Page:
@@ -36,54 +76,61 @@ def run_page(run: RunRecords) -> Page:
     )
 
 
-def footer(summary: dict[str, Any] | None) -> str:
-    """Which version wrote the page and which the runs."""
-    written = f"Written by lidfl {version('lidfl')}."
-    if not summary or "version" not in summary:
-        return written
-    commit = f", commit {summary['commit']}" if summary.get("commit") else ""
-    return f"{written} Run by lidfl {summary['version']}{commit}."
+def run_figures(run: RunRecords) -> list[Figure]:
+    """The figures of a run; a single model has no votes and no lineage."""
+    figures = [
+        accuracy_figure(run),
+        loss_figure(run),
+        lineage_figure(run),
+        votes_figure(run),
+        margin_figure(run),
+        phases_figure(run),
+    ]
+    return [figure for figure in figures if figure is not None]
 
 
 def run_facts(run: RunRecords) -> list[Fact]:
     """The numbers at the top of a run's page."""
-    experiment, tested = run.experiment, run.tested
-    facts = []
-    if run.summary:
-        facts = [
-            Fact(
-                f"{run.summary['test_accuracy']:.3f}",
-                "test accuracy, best model" if experiment.keeps_list else "test accuracy",
-            ),
-            Fact(f"{run.summary['deployed_accuracy']:.3f}", "deployed by honest clients"),
-        ]
-    elif tested:
-        facts = [
-            Fact(f"{max(tested[-1]['accuracy'].values()):.3f}", "test accuracy when last tested"),
-            Fact(f"{tested[-1]['deployed_accuracy']:.3f}", "deployed when last tested"),
-        ]
+    experiment = run.experiment
+    facts = accuracy_facts(run)
     facts.append(Fact(f"{experiment.num_byzantine} of {experiment.num_clients}", "clients are Byzantine"))
-    smallest = smallest_margin(run.lines)
-    if smallest:
-        facts.append(Fact(str(smallest[0]), "ballots: the smallest vote margin"))
+    margins = told_margins(run.records)
+    if margins:
+        _, smallest = smallest_margin(margins)
+        facts.append(Fact(str(smallest), "ballots: the smallest vote margin"))
     done = f"{run.rounds_done:,}"
     total = "" if run.rounds_done == experiment.rounds else f" of {experiment.rounds:,}"
     return [*facts, Fact(done + total, "rounds"), Fact(f"{run.seconds:.1f} s", "spent in rounds")]
 
 
+def accuracy_facts(run: RunRecords) -> list[Fact]:
+    """The result of a run; of an unfinished one, how good it was when last tested."""
+    if run.summary:
+        what = "test accuracy, best model" if run.experiment.keeps_list else "test accuracy"
+        best, deployed = run.summary["test_accuracy"], run.summary["deployed_accuracy"]
+        return [Fact(f"{best:.3f}", what), Fact(f"{deployed:.3f}", "deployed by honest clients")]
+    if not run.tested:
+        return []
+    last = run.tested[-1]
+    facts = [Fact(f"{last.best_accuracy:.3f}", "test accuracy when last tested")]
+    if last.deployed_accuracy is not None:
+        facts.append(Fact(f"{last.deployed_accuracy:.3f}", "deployed when last tested"))
+    return facts
+
+
 def run_notices(run: RunRecords) -> list[str]:
     """What a reader must know before the figures."""
     notices = []
+    rounds = run.experiment.rounds
     if run.summary is None:
         notices.append(
-            f"This run is unfinished: {run.rounds_done:,} of {run.experiment.rounds:,} rounds are recorded. "
+            f"This run is unfinished: {run.rounds_done:,} of {rounds:,} rounds are recorded. "
             f"Go on with: {resume_command(run.directory.path)}"
         )
     if run.diverged_at is not None:
         notices.append(
             f"The model diverged: after round {run.diverged_at:,} no client could train it to finite numbers. "
-            f"The run stopped there and keeps its accuracy for the {run.experiment.rounds - run.diverged_at:,} "
-            "rounds left."
+            f"The run stopped there and keeps its accuracy for the {rounds - run.diverged_at:,} rounds left."
         )
     if not run.experiment.keeps_list:
         notices.append(
@@ -95,90 +142,61 @@ def run_notices(run: RunRecords) -> list[str]:
 
 def run_commands(run: RunRecords) -> list[tuple[str, str]]:
     """How to repeat a run."""
-    config = run.directory.path / "experiment.toml"
+    path = run.directory.path
     return [
         ("The same settings on any machine:", repeat_command(run.experiment)),
-        ("From this run's own file:", f"lidfl run --config {config} --out {run.directory.path}-again"),
+        ("From this run's own file:", f"lidfl run --config {path / EXPERIMENT} --out {path}-again"),
     ]
 
 
-def run_figures(run: RunRecords) -> list[Figure]:
-    """The figures of a run; a single model has no votes and no lineage."""
-    found = []
-    keeps_list = run.experiment.keeps_list
-    if run.tested:
-        keys = LINES + (origin_keys(_tested_origins(run)) if keeps_list else ())
-        panel = Panel(figures.accuracy(run))
-        found.append(
-            Figure("accuracy", "Test accuracy", captions.accuracy(run), (panel,), keys, wide=not keeps_list)
-        )
-    if keeps_list and lowest_losses(run.lines):
-        panel = Panel(figures.loss(run))
-        found.append(Figure("loss", "Validation loss", captions.loss(run), (panel,), wide=False))
-    if keeps_list:
-        found += [lineage_figure(run), votes_figure(run)]
-    if smallest_margin(run.lines):
-        panel = Panel(figures.margin(run), height=160)
-        found.append(Figure("margin", "How close the votes were", captions.margin(run), (panel,)))
-    panel = Panel(figures.phases(run), height=34 * len(run.seconds_by_phase()))
-    return [*found, Figure("time", "Where the time went", captions.phases(run), (panel,))]
-
-
-def _tested_origins(run: RunRecords) -> set[Any]:
-    return {run.lineage.lives[int(model)].origin for line in run.tested for model in line["accuracy"]}
-
-
-def lineage_figure(
-    run: RunRecords, name: str = "lineage", title: str = "Lineage of the list", scene: str = ""
-) -> Figure:
-    """The family tree, above a strip of those voted out at birth."""
-    tree = run.lineage
-    panels = [Panel(figures.lineage(tree), height=figures.LINEAGE_HEIGHT)]
-    if any(life.rejected for life in tree.born):
-        panels.append(Panel(figures.rejected(tree), height=70))
-    keys = origin_keys(life.origin for life in tree.lives.values())
-    return Figure(name, title, captions.lineage(tree), tuple(panels), keys, scene=scene)
-
-
-def votes_figure(run: RunRecords) -> Figure:
-    """The votes of each round."""
-    keys = origin_keys(life.origin for life in run.lineage.lives.values())
-    return Figure(
-        "votes", "Votes for each candidate", captions.votes(run), (Panel(figures.votes(run), height=200),), keys
-    )
+# A sweep
 
 
 def sweep_page(
-    title: str,
-    runs: Sequence[Played],
-    *,
-    notices: Sequence[str] = (),
-    traced: Sequence[RunRecords] = (),
+    title: str, runs: Sequence[Kept], *, notices: Sequence[str] = (), traced: Sequence[RunRecords] = ()
 ) -> Page:
     """The report of many runs; of a few of them the lineage may be shown too."""
     chapters = scenes(runs)
     methods = list(dict.fromkeys(method for scene in chapters for method in scene.methods))
     drawn = best_methods(chapters, methods)
-    several = len(chapters) > 1
-    found: list[Figure | TableSection] = []
-    for number, scene in enumerate(chapters, start=1):
-        suffix = f"-{number}" if several else ""
-        found += [*scene_figures(scene, drawn, suffix, several), scene_table(scene, suffix, several)]
-    found += [lineage_figure(run, *_lineage_title(run, number)) for number, run in enumerate(traced, start=1)]
+    blocks = [block for scene in chapters for block in scene_blocks(scene, drawn)]
     return Page(
         title=title,
-        lead=f"{captions.count(len(runs), 'run')}: {_contents(chapters, methods)}.",
+        lead=f"{counted(len(runs), 'run')}: {_contents(chapters, methods)}.",
         facts=sweep_facts(runs, chapters, methods),
-        blocks=found,
+        blocks=[*blocks, *lineages(traced)],
         notices=list(notices),
         settings=shared_settings([run.experiment for run in runs]),
         settings_title="What all runs share",
         commands=sweep_commands(title),
-        methods=list(figures.method_styles(drawn).values()),
+        methods=list(method_styles(drawn).values()),
         scenes=[scene.title for scene in chapters],
         groups=all_attacks(chapters),
         footer=footer(runs[0].summary),
     )
+
+
+def scene_blocks(scene: Scene, drawn: Sequence[str]) -> list[Figure | TableSection]:
+    """The figures and the table of one chapter; figures only if one of its methods is drawn."""
+    if set(scene.methods).isdisjoint(drawn):
+        return [scene_table(scene)]
+    return [curves_figure(scene, drawn), heat_map_figure(scene, drawn), scene_table(scene)]
+
+
+def scene_table(scene: Scene) -> TableSection:
+    """The table of one chapter."""
+    name = f"table{scene.suffix}-{file_name(*scene.title.replace(',', '').split())}"
+    title = f"Test accuracy, mean ± deviation over seeds{scene.where}"
+    return TableSection(title, name, scene.grid, scene.title, wide=len(scene.attacks) > FEW_ATTACKS)
+
+
+def lineages(traced: Iterable[RunRecords]) -> list[Figure]:
+    """The family tree of each run."""
+    figures = []
+    for number, run in enumerate(traced, start=1):
+        title = f"Lineage of the list: {run.experiment.name}, seed {run.experiment.seed}"
+        figures.append(lineage_figure(run, name=f"lineage-{number}", title=title))
+    return [figure for figure in figures if figure is not None]
 
 
 def sweep_commands(title: str) -> list[tuple[str, str]]:
@@ -190,17 +208,12 @@ def sweep_commands(title: str) -> list[tuple[str, str]]:
     return [("Every run, with the paper's numbers beside ours:", f"lidfl reproduce {title}")] if known else []
 
 
-def _lineage_title(run: RunRecords, number: int) -> tuple[str, str]:
-    return f"lineage-{number}", f"Lineage of the list: {run.experiment.name}, seed {run.experiment.seed}"
-
-
 def _contents(chapters: Sequence[Scene], methods: Sequence[str]) -> str:
     seeds = {run.experiment.seed for scene in chapters for run in scene.runs}
-    parts = [captions.count(len(methods), "method"), captions.count(len(all_attacks(chapters)), "attack")]
-    where = (
-        captions.listed([scene.title for scene in chapters]) if len(chapters) <= 4 else f"{len(chapters)} settings"
-    )
-    return f"{captions.listed([*parts, captions.count(len(seeds), 'seed')])}, on {where}"
+    attacks = all_attacks(chapters)
+    parts = [counted(len(methods), "method"), counted(len(attacks), "attack"), counted(len(seeds), "seed")]
+    titles = [scene.title for scene in chapters]
+    return f"{listed(parts)}, on {listed(titles) if len(titles) <= 4 else f'{len(titles)} settings'}"
 
 
 def all_attacks(chapters: Iterable[Scene]) -> list[str]:
@@ -218,56 +231,15 @@ def best_methods(chapters: Sequence[Scene], methods: Sequence[str]) -> list[str]
     return [method for method in methods if method in ranked[:MOST_METHODS]]
 
 
-def scene_figures(scene: Scene, drawn: Sequence[str], suffix: str, several: bool) -> list[Figure]:
-    """The curves and the heat map of one chapter."""
-    here = [method for method in scene.methods if method in drawn]
-    if not here:
-        return []
-    tops = [c.mean + c.deviation for c in scene.grid.cells.values()]
-    tops += [value for run in scene.runs for _, value in run.curve]
-    highest = figures.accuracy_top(tops)
-    panels = tuple(
-        Panel(figures.curves(scene, attack, drawn, highest), attack, 170, attack) for attack in scene.attacks
-    )
-    where = f" – {scene.title}" if several else ""
-    heat = Panel(figures.heat_map(scene, here), height=34 * len(here))
-    return [
-        Figure(
-            f"curves{suffix}",
-            f"Accuracy over rounds{where}",
-            captions.curves(scene, scene.methods, here),
-            panels,
-            small=len(panels) > 1,
-            scene=scene.title,
-        ),
-        Figure(
-            f"heatmap{suffix}",
-            f"Method against attack{where}",
-            captions.heat_map(scene, here),
-            (heat,),
-            wide=len(scene.attacks) > FEW_ATTACKS,
-            scene=scene.title,
-        ),
-    ]
-
-
-def scene_table(scene: Scene, suffix: str, several: bool) -> TableSection:
-    """The table of one chapter."""
-    where = f" – {scene.title}" if several else ""
-    name = f"table{suffix}-{file_name(*scene.title.replace(',', '').split())}"
-    title = f"Test accuracy, mean ± deviation over seeds{where}"
-    return TableSection(title, name, scene.grid, scene.title, wide=len(scene.attacks) > FEW_ATTACKS)
-
-
-def sweep_facts(runs: Sequence[Played], chapters: Sequence[Scene], methods: Sequence[str]) -> list[Fact]:
+def sweep_facts(runs: Sequence[Kept], chapters: Sequence[Scene], methods: Sequence[str]) -> list[Fact]:
     """The numbers at the top of a sweep's page."""
     attacks = all_attacks(chapters)
     fractions = sorted({run.experiment.byzantine_fraction for run in runs})
-    counted = [(len(runs), "finished run"), (len(methods), "method"), (len(attacks), "attack")]
-    facts = [Fact(f"{number:,}", noun if number == 1 else f"{noun}s") for number, noun in counted]
+    numbers = [(len(runs), "finished run"), (len(methods), "method"), (len(attacks), "attack")]
+    facts = [Fact(f"{number:,}", noun if number == 1 else f"{noun}s") for number, noun in numbers]
     facts.append(Fact(", ".join(percent(fraction) for fraction in fractions), "of the clients are Byzantine"))
     hardest = chapters[-1]
-    value, method = max((captions.worst_case(hardest, method)[0], method) for method in hardest.methods)
+    value, method = max((hardest.worst_case(method)[0], method) for method in hardest.methods)
     where = f", {hardest.title}" if len(chapters) > 1 else ""
     return [*facts, Fact(f"{value:.3f}", f"under its worst attack: {method}{where}")]
 

@@ -1,0 +1,1 @@
+"""The command line: `main` finds the command, and each command is a file of its own that parses and delegates."""

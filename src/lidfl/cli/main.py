@@ -1,0 +1,76 @@
+"""Entry point of the `lidfl` command.
+
+Nothing that takes long to load is imported before a command is known and its words are right: torch, scikit-learn,
+altair and joblib wait until a command calls for them.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import tyro
+
+from lidfl.errors import LidflError
+from lidfl.settings.experiment import FORMERLY
+
+COMMANDS = {
+    "run": "run.Run",
+    "sweep": "sweep.SweepRuns",
+    "table": "table.TableOfResults",
+    "reproduce": "reproduce.Reproduce",
+    "report": "report.Report",
+    "pick": "pick.Pick",
+    "plan": "plan.Plan",
+    "list": "registered.ListRegistered",
+    "demo": "demo.Demo",
+    "federation": "federation.FederationUp",
+    "init-flower": "init_flower.InitFlower",
+}
+"""Each command with its module and class in this room."""
+DESCRIPTION = "Federated learning that survives a malicious majority."
+
+
+def main() -> None:
+    """Run the command that was typed; what the user can mend is told in one line."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # being asked to end is like Ctrl-C: nothing is lost
+    sys.path.insert(0, os.getcwd())  # so that a user's own package.module:function is found
+    try:
+        parse(sys.argv[1:])()
+    except LidflError as error:
+        print(f"lidfl: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def parse(arguments: Sequence[str]) -> Callable[[], None]:
+    """The command that words stand for, ready to be called."""
+    refuse_old_flags(arguments)
+    name = arguments[0] if arguments else ""
+    parsed: Callable[[], None]
+    if name in COMMANDS:
+        parsed = tyro.cli(command_class(name), args=arguments[1:], prog=f"lidfl {name}")
+    else:  # a slip, or a call for help
+        every = {known: command_class(known) for known in COMMANDS}
+        parsed = tyro.extras.subcommand_cli_from_dict(
+            every, args=list(arguments), prog="lidfl", description=DESCRIPTION
+        )
+    return parsed
+
+
+def command_class(name: str) -> Any:
+    """The class of a command."""
+    module, _, attribute = COMMANDS[name].partition(".")
+    return getattr(import_module(f"lidfl.cli.{module}"), attribute)
+
+
+def refuse_old_flags(arguments: Sequence[str]) -> None:
+    """Name the new flag to those who type an old one."""
+    for argument in arguments:
+        flag = argument.partition("=")[0]
+        new = FORMERLY.get(flag.removeprefix("--").replace("-", "_"))
+        if flag.startswith("--") and new:
+            raise LidflError(f"{flag} is now called --{new.replace('_', '-')}; see lidfl {arguments[0]} --help")

@@ -1,0 +1,43 @@
+"""`lidfl list`: everything that has a name."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from lidfl.adversaries.attacks import attack
+from lidfl.adversaries.vote_attacks import vote_attack
+from lidfl.data import dataset
+from lidfl.data.partitions import partition
+from lidfl.learning.models import model
+from lidfl.methods.aggregators import aggregator
+from lidfl.methods.elections import election
+from lidfl.methods.proposals import proposal
+from lidfl.registry import Registry
+
+REGISTRIES: list[Registry[Any]] = [
+    dataset,
+    partition,
+    model,
+    aggregator,
+    attack,
+    vote_attack,
+    election,
+    proposal,
+]
+
+
+@dataclass
+class ListRegistered:
+    """Show every data set, partition, model, aggregator, attack and election, with its options."""
+
+    def __call__(self) -> None:
+        """Print a table of each kind."""
+        console = Console()
+        for registry in REGISTRIES:
+            table = Table("name", "options", "what it is", title=registry.kind, title_justify="left", expand=True)
+            table.columns[2].ratio = 1
+            for row in registry.describe():
+                table.add_row(*row)
+            console.print(table)

@@ -1,0 +1,42 @@
+"""`lidfl run`: one experiment."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lidfl.cli.display import print_result, shown
+from lidfl.cli.flags import given_flags, with_flags
+from lidfl.files import read_toml
+from lidfl.settings.experiment import Experiment
+
+
+@dataclass(kw_only=True)
+class RunOptions:
+    """Train under attack, show it, and write the result to a run directory."""
+
+    config: Path | None = None
+    """TOML file of settings; flags go before it."""
+    resume: bool = False
+    """Go on from the last checkpoint."""
+    overwrite: bool = False
+    """Delete the run that is there and start anew."""
+    quiet: bool = False
+    """Show nothing while it runs."""
+
+    def __call__(self) -> None:
+        """Run the experiment that the file and the flags describe."""
+        experiment = Experiment.of(self.settings())
+        from lidfl.simulation.simulator import run  # torch, now that all words are right
+
+        with shown(experiment, quiet=self.quiet) as observe:
+            summary = run(experiment, resume=self.resume, overwrite=self.overwrite, observe=observe)
+        print_result(experiment, summary)
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of the file, and over them the flags that were given."""
+        return (read_toml(self.config) if self.config else {}) | given_flags(self, Experiment)
+
+
+FROM_DATA = "(default: the data set's)"
+
+Run = with_flags(RunOptions, Experiment, unset=FROM_DATA)

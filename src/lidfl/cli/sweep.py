@@ -1,0 +1,73 @@
+"""`lidfl sweep`: many runs from one file."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from lidfl.cli.display import saying_how_to_go_on, watch
+from lidfl.errors import LidflError
+
+if TYPE_CHECKING:
+    from lidfl.studies.running import Estimate
+
+
+@dataclass
+class SweepRuns:
+    """Run every combination of the lists in a sweep file, several at a time; finished runs are skipped."""
+
+    file: tyro.conf.Positional[Path]
+    """The sweep file."""
+    out: Path | None = None
+    """Where the run directories go (default: runs/<name of the sweep>)."""
+    workers: int = os.cpu_count() or 1
+    """How many runs at a time."""
+    threads: int = 1
+    """Threads of each run: one is best when there is a worker a core."""
+    backend: Literal["local", "ray", "dask"] = "local"
+    """Processes of this machine, or a cluster (lidfl[ray], lidfl[dask])."""
+    address: str | None = None
+    """Address of the cluster (default: one that is started here)."""
+    dry_run: bool = False
+    """Only say how many runs there are and how long they will take."""
+
+    def __call__(self) -> None:
+        """Run what is not finished, or say what that would take."""
+        from lidfl.studies.sweep import read_sweep
+
+        console, sweep = Console(), read_sweep(self.file, self.out)
+        waiting = len(sweep.waiting)
+        console.print(f"{sweep.name}: {len(sweep.runs)} runs, {waiting} to do, in {sweep.out}", highlight=False)
+        from lidfl.studies.running import cluster, estimate, run_all
+
+        if self.dry_run:
+            console.print(estimate_table(list(estimate(sweep)), self.workers))
+            return
+        with cluster(self.backend, self.address), saying_how_to_go_on(console):
+            failed = watch(waiting, run_all(sweep, self.workers, self.threads, self.backend), console)
+        if failed:
+            raise LidflError(f"{len(failed)} of {waiting} runs failed; the next call tries them again")
+
+
+def estimate_table(estimates: "Sequence[Estimate]", workers: int) -> Table:
+    """What a sweep will take, kind by kind."""
+    table = Table("method", "attack", "Byzantine", "runs", "time on one worker")
+    for kind in estimates:
+        settings = kind.kind
+        fraction = str(settings.byzantine_fraction)
+        table.add_row(settings.method_label, settings.attack, fraction, str(kind.runs), _duration(kind.seconds))
+    total = sum(kind.seconds for kind in estimates)
+    runs = str(sum(kind.runs for kind in estimates))
+    table.add_section()
+    table.add_row("all", "", "", runs, f"{_duration(total)}, {_duration(total / workers)} with {workers} workers")
+    return table
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

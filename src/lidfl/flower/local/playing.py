@@ -1,0 +1,102 @@
+"""Plays an experiment, or an app of the user's own, with real servers and clients on this machine."""
+
+from collections.abc import Mapping
+from time import monotonic, sleep
+from typing import Any
+
+from lidfl.errors import LidflError
+from lidfl.flower.apps import OwnApp
+from lidfl.flower.local.federation import Liars, LocalFederation
+from lidfl.flower.local.processes import START_UP, interrupted_once
+from lidfl.flower.misbehaving import check_attacks
+from lidfl.flower.presence import is_at_work
+from lidfl.runs.directory import Summary
+from lidfl.runs.loop import Observer, Progress
+from lidfl.settings.experiment import Experiment
+from lidfl.settings.world import draw_byzantine
+
+LOOK = 0.3
+"""Seconds between two looks at a run."""
+
+
+def liars_of(experiment: Experiment) -> Liars:
+    """The Byzantine clients of an experiment, all of which attack; refused if a node cannot attack that way."""
+    if experiment.num_byzantine:
+        check_attacks(experiment.attack, experiment.vote_attack)
+    config = {"attack": experiment.attack, "vote-attack": experiment.vote_attack}
+    return dict.fromkeys(draw_byzantine(experiment), config)
+
+
+def play_locally(
+    experiment: Experiment,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    insecure: bool = False,
+    observe: Observer | None = None,
+) -> Summary:
+    """Run an experiment with real servers and clients on this machine."""
+    experiment = experiment.with_settings(checkpoint_every=1, engine="loop")
+    federation = LocalFederation(experiment, insecure=insecure, liars=liars_of(experiment))
+    return _play(federation, {}, resume=resume, overwrite=overwrite, observe=observe)
+
+
+def play_app(
+    app: OwnApp,
+    liars: Liars,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    insecure: bool = False,
+    observe: Observer | None = None,
+) -> Summary:
+    """Run an app of the user's own with real servers and clients on this machine."""
+    if liars and not app.testing:
+        raise LidflError(f"the nodes of {app.folder} do not attack unless you write client_app(task, testing=True)")
+    federation = LocalFederation(app.experiment, insecure=insecure, app=app.folder, liars=liars)
+    return _play(federation, app.config, resume=resume, overwrite=overwrite, observe=observe)
+
+
+def _play(
+    federation: LocalFederation,
+    config: Mapping[str, Any],
+    *,
+    resume: bool,
+    overwrite: bool,
+    observe: Observer | None,
+) -> Summary:
+    with interrupted_once(), federation:
+        federation.claim(resume=resume, overwrite=overwrite)
+        federation.prepare()
+        federation.up()
+        federation.submit(**{**config, "resume": True, "out": federation.experiment.out})
+        return watch(federation, observe)
+
+
+def watch(federation: LocalFederation, observe: Observer | None) -> Summary:
+    """Show rounds as they end, until the run does; its summary."""
+    directory, log = federation.directory, federation.logs / "superlink.log"
+    shown, until, running = directory.rounds_done(), monotonic() + START_UP, False
+    while not directory.is_finished:
+        at_work = is_at_work(directory)
+        if running and not at_work and not directory.is_finished:
+            raise LidflError(f"the server app ended before its time; see {log}")
+        if not running and not at_work and monotonic() > until:
+            raise LidflError(f"the server app does not start; see {log}")
+        running = running or at_work
+        federation.processes.check("superlink")
+        shown = _show(federation, shown, observe)
+        sleep(LOOK)
+    _show(federation, shown, observe)
+    return directory.summary()
+
+
+def _show(federation: LocalFederation, shown: int, observe: Observer | None) -> int:
+    """Show the rounds that were saved since the last look; how many have been shown."""
+    directory = federation.directory
+    done = directory.rounds_done()
+    if observe and done > shown:
+        models = directory.checkpoint().models
+        for record in list(directory.records())[shown:done]:
+            observe(Progress(federation.experiment, models, record))
+    return max(done, shown)

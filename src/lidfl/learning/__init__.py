@@ -1,0 +1,1 @@
+"""One client's work, plainly, and the same for many at once: parameters, models, the local update, engines."""

@@ -1,0 +1,9 @@
+"""Methods, and what they are made of: one function each.
+
+| module | what it holds |
+|---|---|
+| `method` | what a method is, and the ones that there are |
+| `proposals` | how candidates are made |
+| `aggregators`, `medians` | from many updates to one, or to groups |
+| `elections` | which candidates stay |
+"""

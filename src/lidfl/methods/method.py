@@ -1,0 +1,119 @@
+"""What a method is: the round that it plays, and the settings that it stands for.
+
+A method is one function, the generator of a round, and one line of preset. `lidfl` and what grows out of it keep a
+list that clients vote on; every aggregator is a method too, which keeps one model. Others fit as well: a round may
+keep several models without a vote, or one for each client, since all it has to do is return the next list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lidfl.errors import LidflError
+from lidfl.methods.aggregators import aggregator
+from lidfl.protocol import ModelList, Round, Rules, lid_round, single_round
+from lidfl.types import Client
+
+PlayRound: TypeAlias = Callable[[ModelList, int, Sequence[Client], np.random.Generator, Rules], Round]
+"""A round: from the list, the round's number, the clients, randomness and the rules to the next list."""
+Length: TypeAlias = Callable[[int, int], int]
+"""From the number of clients and of honest ones to the length of the list."""
+
+PAPER: Mapping[str, Any] = dict(
+    proposal="client", groups="one", candidates=1, parent="uniform", election="plurality", voters=0, workers=0
+)
+"""The settings of a round as the paper has them; what a method does not heed stays so."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a method is."""
+
+    name: str
+    play: PlayRound
+    length: Length
+    """How long its list is, unless the user says otherwise."""
+    votes: bool = False
+    """Whether clients vote on which models stay."""
+    heeds: frozenset[str] = frozenset()
+    """Which settings of a list change what it does."""
+    preset: Mapping[str, Any] = field(default_factory=dict)
+    """What it sets unless the user does."""
+    aggregate: str | None = None
+    """The aggregator that makes its one model; None if the setting `proposal` says what is made."""
+    ideal: bool = False
+    """Whether it is what nobody can do: in a simulation all others than honest clients are left out."""
+
+
+def one_model(_clients: int, _honest: int) -> int:
+    """A list of one."""
+    return 1
+
+
+def shortest_list(clients: int, honest: int) -> int:
+    """⌊1/γ⌋ = ⌊m/k⌋: with fewer models the honest clients may lose them all (paper, remark I)."""
+    return clients // honest
+
+
+def roomy_list(clients: int, honest: int) -> int:
+    """Four times the shortest.
+
+    With more seats it costs colluders more to remove a good model, and where clients train their favourite, a
+    longer list slows nothing down.
+    """
+    return 4 * shortest_list(clients, honest)
+
+
+METHODS: dict[str, Method] = {}
+"""All methods by name, but for the aggregators."""
+
+
+def method(
+    name: str, *, length: Length = one_model, votes: bool = False, heeds: Sequence[str] = (), **preset: Any
+) -> Callable[[PlayRound], PlayRound]:
+    """Make a round a method: `@lidfl.method("mine", length=…, proposal="rknn")` above its generator."""
+
+    def register(play: PlayRound) -> PlayRound:
+        taken = METHODS.get(name)
+        if name in aggregator or (taken and taken.play.__module__ != play.__module__):
+            raise TypeError(f"method '{name}' exists already; rename yours")
+        METHODS[name] = Method(name, play, length, votes, frozenset({*heeds, *preset}), preset)
+        return play
+
+    return register
+
+
+LIST_SETTINGS = (*PAPER, "list_size")
+
+method("lidfl", length=shortest_list, votes=True, heeds=LIST_SETTINGS)(lid_round)
+method(
+    "lidfl-ranked",
+    length=roomy_list,
+    votes=True,
+    heeds=LIST_SETTINGS,
+    proposal="jurors:stride=2+rknn+average",
+    groups="all",
+    candidates=3,
+    parent="favourite",
+    election="ranked",
+)(lid_round)
+METHODS["oracle"] = Method("oracle", single_round, one_model, aggregate="fedavg", ideal=True)
+
+
+def resolve_method(spec: str) -> Method:
+    """The method that a spec names, such as `lidfl` or, for one model by an aggregator, `gm:iterations=3`."""
+    if spec in METHODS:
+        return METHODS[spec]
+    if spec.partition(":")[0] not in aggregator:
+        raise LidflError(f"unknown method '{spec}'; choose from {', '.join([*METHODS, *aggregator])}")
+    aggregator.resolve(spec)
+    return single_model(spec)
+
+
+def single_model(spec: str) -> Method:
+    """One model, made by an aggregator."""
+    return Method(spec, single_round, one_model, aggregate=spec)

@@ -1,0 +1,13 @@
+"""A run, whoever answers it: its record, its directory, the state between two rounds, the loop over rounds.
+
+| module | what it holds |
+|---|---|
+| `record` | what is known of a round, and its line in a file |
+| `state` | what stands between two rounds, on disk and back |
+| `directory` | what is in a run directory, and who may write to it |
+| `server` | which round is played, with which rules |
+| `loop` | all rounds of a run |
+| `summary` | what a run was, and how long it took |
+| `stopwatch` | where the time goes |
+| `picking` | what a client does at the end |
+"""

@@ -1,0 +1,122 @@
+"""The loop over rounds, the same for simulated clients and for real nodes."""
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Protocol, TypeAlias
+
+from lidfl.protocol import Answer, ModelList, Outcome, Replies, Request, Round
+from lidfl.runs.directory import RunDirectory
+from lidfl.runs.record import Findings, RecordWriter, RoundRecord
+from lidfl.runs.server import Server
+from lidfl.runs.state import State
+from lidfl.settings.experiment import Experiment
+
+
+class OpenRound(Protocol):
+    """One round with those who answer, from its first request to what can be told of it."""
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """The time of this round so far, by what it went into."""
+        ...
+
+    def answer(self, request: Request) -> Replies:
+        """Take a request to the clients and bring back their replies."""
+        ...
+
+    def findings(self, outcome: Outcome, *, test: bool) -> Findings:
+        """What can be told of the round, and, to test, how good the list now is."""
+        ...
+
+
+class Federation(Protocol):
+    """Who answers the requests of a run."""
+
+    def open_round(self) -> OpenRound:
+        """Begin a round."""
+        ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What an observer is shown after every round."""
+
+    experiment: Experiment
+    models: ModelList
+    record: RoundRecord
+
+
+Observer: TypeAlias = Callable[[Progress], None]
+
+
+def play(
+    experiment: Experiment,
+    federation: Federation,
+    start: Callable[[], ModelList],
+    directory: RunDirectory,
+    observe: Observer | None = None,
+) -> State:
+    """All rounds that are left, with checkpoints on the way and one more when the user interrupts."""
+    server = Server(experiment)
+    state = directory.restore(experiment.device) or State(0, start())
+    diverged = ended_diverged(experiment, directory, state)
+    if state.rounds_done < experiment.rounds and not diverged:
+        directory.unfinish()
+    with closing(RecordWriter(directory.rounds_file)) as records:
+        try:
+            while state.rounds_done < experiment.rounds and not diverged:
+                if state.rounds_done % experiment.checkpoint_every == 0:
+                    records.sync()
+                    directory.save(state)
+                state, record = play_round(experiment, server, federation.open_round(), state)
+                records.append(record)
+                if observe:
+                    observe(Progress(experiment, state.models, record))
+                diverged = has_diverged(experiment, record)
+        except KeyboardInterrupt:
+            records.sync()
+            directory.save(state)
+            raise
+    return state
+
+
+def play_round(
+    experiment: Experiment, server: Server, opened: OpenRound, state: State
+) -> tuple[State, RoundRecord]:
+    """One round, and what is known of it."""
+    began = perf_counter()
+    outcome = drive(server.round(state.models, state.rounds_done), opened.answer)
+    protocol = perf_counter() - began - sum(opened.seconds.values())
+    done = state.rounds_done + 1
+    test = done % experiment.eval_every == 0 or done == experiment.rounds
+    findings = opened.findings(outcome, test=test)
+    phases = dict(opened.seconds) | {"protocol": protocol}
+    record = RoundRecord.of(outcome.record, findings, perf_counter() - began, phases)
+    return State(done, outcome.models), record
+
+
+def drive(round_: Round, answer: Answer) -> Outcome:
+    """Run a round to its end, taking every request to `answer` and its replies back."""
+    request = next(round_)
+    while True:
+        replies = answer(request)
+        try:
+            request = round_.send(replies)
+        except StopIteration as done:
+            outcome: Outcome = done.value
+            return outcome
+
+
+def has_diverged(experiment: Experiment, record: RoundRecord) -> bool:
+    """Whether a single model is beyond help: no client could train it to finite numbers."""
+    return not experiment.keeps_list and record.rejected.get("not finite", 0) == experiment.num_clients
+
+
+def ended_diverged(experiment: Experiment, directory: RunDirectory, state: State) -> bool:
+    """Whether a run that is resumed had ended since its single model diverged."""
+    if experiment.keeps_list or state.rounds_done == 0:
+        return False
+    *_, last = directory.records()
+    return has_diverged(experiment, last)

@@ -1,0 +1,48 @@
+"""The server's side of an experiment: which round is played, with which rules.
+
+It is the same for a simulation and for a real federation, and knows no more than a server can.
+"""
+
+from lidfl.methods.elections import SINGLE_CHOICE, election
+from lidfl.methods.proposals import resolve_proposals
+from lidfl.protocol import ModelList, Round, Rules
+from lidfl.seeds import rng_for
+from lidfl.settings.experiment import Experiment
+from lidfl.types import Parameters
+
+
+class Server:
+    """Plays the rounds of an experiment; its only state is the list that it is handed."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.clients = range(experiment.num_clients)
+        self.rules = rules_of(experiment)
+
+    def round(self, models: ModelList, round_index: int) -> Round:
+        """The generator of one round."""
+        rng = rng_for(self.experiment.seed, "server", round_index)
+        return self.experiment.plays.play(models, round_index, self.clients, rng, self.rules)
+
+
+def first_list(experiment: Experiment, parameters: Parameters) -> ModelList:
+    """The list L_0: copies of one initialised model."""
+    return ModelList.initial(parameters, experiment.list_size)
+
+
+def rules_of(experiment: Experiment) -> Rules:
+    """What the settings say about a round."""
+    all_train = experiment.compares_updates or not experiment.keeps_list
+    workers = experiment.workers or (experiment.num_clients if all_train else experiment.candidates)
+    return Rules(
+        elect=election.resolve(experiment.election),
+        ranked=experiment.election not in SINGLE_CHOICE,
+        proposals=resolve_proposals(experiment.plays.aggregate or experiment.proposal),
+        candidates=experiment.candidates,
+        every_group=experiment.groups == "all",
+        favourite_parents=experiment.parent == "favourite",
+        same_parent=experiment.compares_updates,
+        workers=workers,
+        voters=experiment.voters or None,
+        num_honest=max(1, workers * experiment.num_honest // experiment.num_clients),
+    )

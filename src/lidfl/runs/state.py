@@ -1,0 +1,71 @@
+"""The state between two rounds, on disk and back.
+
+All randomness is derived from its place, so the list and the number of rounds done are all there is to keep.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from lidfl.errors import LidflError
+from lidfl.files import write_atomically
+from lidfl.protocol import ModelList
+
+LONGEST_HEADER = 100_000_000
+"""Bytes, as safetensors has it."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What stands between two rounds."""
+
+    rounds_done: int
+    models: ModelList
+
+
+def save_state(path: Path, state: State) -> None:
+    """Write a state so that a crash at any moment leaves either the old file or the new one."""
+    models = state.models
+    numbers = {"rounds_done": state.rounds_done, "next_id": models.next_id}
+    lists = {"ids": models.ids, "parents": models.parents, "ages": models.ages}
+    metadata = {"state": json.dumps(numbers | lists)}
+    write_atomically(path, save({"parameters": models.parameters.cpu().contiguous()}, metadata))
+
+
+def load_state(path: Path, device: str = "cpu") -> State:
+    """Read a state back, bit for bit."""
+    try:
+        with path.open("rb") as file:  # opened once: a run may replace it meanwhile
+            saved = _header(file)
+            file.seek(0)
+            parameters = load(file.read())["parameters"].to(device)
+        ids, ages, parents = tuple(saved["ids"]), tuple(saved["ages"]), tuple(map(tuple, saved["parents"]))
+        return State(saved["rounds_done"], ModelList(parameters, ids, parents, ages, saved["next_id"]))
+    except (SafetensorError, KeyError, TypeError, OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+
+
+def rounds_done_in(path: Path) -> int:
+    """How many rounds a saved state has behind it; the models are not read for that."""
+    try:
+        with path.open("rb") as file:
+            return int(_header(file)["rounds_done"])
+    except (KeyError, TypeError, OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _header(file: BinaryIO) -> dict[str, Any]:
+    """All but the models: safetensors begins with the length of a header in JSON, and the header."""
+    length = int.from_bytes(file.read(8), "little")
+    if length > LONGEST_HEADER:
+        raise ValueError("its header is too long")
+    state: dict[str, Any] = json.loads(json.loads(file.read(length))["__metadata__"]["state"])
+    return state
+
+
+def _unreadable(path: Path, error: Exception) -> LidflError:
+    return LidflError(f"cannot read the list in {path}: {error}")

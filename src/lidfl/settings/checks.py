@@ -1,0 +1,108 @@
+"""What is refused before round one: each check raises an error of one line that names the fix."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from lidfl.adversaries.attacks import attack
+from lidfl.adversaries.vote_attacks import vote_attack
+from lidfl.data import dataset
+from lidfl.data.partitions import partition
+from lidfl.data.splits import parse_split
+from lidfl.errors import LidflError
+from lidfl.learning import models
+from lidfl.methods.elections import election
+from lidfl.methods.method import LIST_SETTINGS, resolve_method
+from lidfl.methods.proposals import resolve_proposals
+
+if TYPE_CHECKING:
+    from lidfl.settings.experiment import Experiment
+
+ENGINE_NAMES = ["auto", "linear", "loop", "vmap"]
+CHOICES = {"groups": ("one", "all"), "parent": ("uniform", "favourite"), "engine": ENGINE_NAMES}
+AT_LEAST_ONE = (
+    "num_clients",
+    "rounds",
+    "local_steps",
+    "batch_size",
+    "eval_every",
+    "checkpoint_every",
+    "candidates",
+)
+
+
+def check_type(name: str, kind: Any, value: Any) -> None:
+    """Refuse a value of the wrong type."""
+    if value is not None and type(value) is not kind:
+        raise LidflError(f"{name} must be {getattr(kind, '__name__', kind)}, not {value!r}")
+
+
+def check_numbers(experiment: Experiment) -> None:
+    """Refuse numbers out of range."""
+    for name in AT_LEAST_ONE:
+        if getattr(experiment, name) < 1:
+            raise LidflError(f"{name} must be at least 1, not {getattr(experiment, name)}")
+    for name in ("voters", "workers"):
+        if not 0 <= getattr(experiment, name) <= experiment.num_clients:
+            raise LidflError(f"{name} must be from 0 (all) to num_clients, {experiment.num_clients}")
+    if not 0 <= experiment.byzantine_fraction < 1:
+        raise LidflError(f"byzantine_fraction must be in [0, 1), not {experiment.byzantine_fraction}")
+    if not (experiment.learning_rate > 0 and math.isfinite(experiment.learning_rate)):
+        raise LidflError(f"learning_rate must be positive, not {experiment.learning_rate}")
+    if not 0 <= experiment.momentum < 1:
+        raise LidflError(f"momentum must be in [0, 1), not {experiment.momentum}")
+
+
+def check_names(experiment: Experiment) -> None:
+    """Look every name up once, so that a slip is reported before round one."""
+    dataset.resolve(experiment.dataset)
+    partition.resolve(experiment.partition)
+    attack.resolve(experiment.attack)
+    vote_attack.resolve(experiment.vote_attack)
+    election.resolve(experiment.election)
+    models.resolve(experiment.model)
+    parse_split(experiment.split)
+    for name, choices in CHOICES.items():
+        if getattr(experiment, name) not in choices:
+            raise LidflError(f"unknown {name} '{getattr(experiment, name)}'; choose from {', '.join(choices)}")
+    resolve_proposals(experiment.proposal)
+    resolve_method(experiment.method)
+    check_device(experiment.device)
+
+
+def check_device(name: str) -> None:
+    """Refuse what torch does not know; for the processor there is no need to ask it."""
+    if name == "cpu":
+        return
+    import torch
+
+    try:
+        torch.device(name)
+    except RuntimeError:
+        raise LidflError(f"unknown device '{name}'; choose cpu, cuda or cuda:0, …") from None
+
+
+def check_run_name(name: str) -> None:
+    """Refuse a name that is a path: only `out` chooses a place."""
+    if name in ("", ".", "..") or PurePath(name).name != name or "\\" in name or "\0" in name:
+        raise LidflError(f"name '{name}' is not the name of a folder; to choose a place set out (--out)")
+
+
+def check_list(experiment: Experiment) -> None:
+    """Refuse a list that is too short, and settings that would do nothing."""
+    heeds, method = experiment.plays.heeds, experiment.method
+    if "list_size" not in heeds and experiment.list_size != 1:
+        raise LidflError(f"list_size goes with method = lidfl; {method} keeps one model")
+    if experiment.list_size < experiment.smallest_list:
+        raise LidflError(
+            f"list_size {experiment.list_size} is too small: with {experiment.num_honest} honest of "
+            f"{experiment.num_clients} clients a list needs {experiment.smallest_list} models, or the others can "
+            "vote all good ones out"
+        )
+    neutral = {setting.name: setting.metadata["neutral"] for setting in fields(experiment)}
+    for name in LIST_SETTINGS:
+        if name not in heeds and name != "list_size" and getattr(experiment, name) != neutral[name]:
+            raise LidflError(f"{name} goes with method = lidfl; leave it out with {method}")

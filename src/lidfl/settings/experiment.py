@@ -1,0 +1,231 @@
+"""One frozen `Experiment`: the settings of a run, from Python, TOML or the command line.
+
+A setting left open takes the paper's value for the data set and model, or follows from the others; once built, an
+experiment has every value filled in, has been checked, and says all that is needed to repeat the run.
+"""
+
+import difflib
+import json
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from lidfl.errors import LidflError
+from lidfl.files import read_toml
+from lidfl.methods.elections import SINGLE_CHOICE
+from lidfl.methods.method import METHODS, PAPER, Method, shortest_list, single_model
+from lidfl.settings import checks
+from lidfl.settings.defaults import Settings, defaults
+from lidfl.settings.options import option
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """The settings of a run.
+
+    >>> Experiment(dataset="femnist", byzantine_fraction=0.6).list_size
+    2
+    """
+
+    name: str = option("what the run is called (default: made from data set, model, method and attacks)")
+    dataset: str = option("data set, see `lidfl list`", "digits")
+    partition: str = option("how images are dealt to clients")
+    split: str = option("train:validation:test within each client")
+    num_clients: int = option("m, how many clients there are")
+    byzantine_fraction: float = option("fraction of clients that are Byzantine, below 1", 0.6)
+    model: str = option("model, or your own as package.module:function")
+    method: str = option(
+        "lidfl, lidfl-ranked, oracle, or an aggregator for one model: fedavg, gm, norm, …", "lidfl"
+    )
+    proposal: str = option(
+        "what the candidates are: client, rknn, meb, jurors, …, or several as a+b", paper="client"
+    )
+    groups: str = option("one or all of an aggregator's groups become candidates", paper="one", formerly="propose")
+    candidates: int = option("how many clients or jurors propose a candidate each round", paper=1)
+    parent: str = option("which model a client trains: uniform (drawn), or favourite (its own)", paper="uniform")
+    election: str = option("how the list is voted on: plurality, or ranked", paper="plurality")
+    voters: int = option("how many clients, drawn anew each round, vote (0: all)", 0)
+    workers: int = option("how many clients train each round (0: as many as the proposals need)", 0)
+    attack: str = option("what Byzantine clients send as updates", "sign_flip")
+    vote_attack: str = option("how Byzantine clients vote", "worst")
+    list_size: int = option(
+        "q, how many models the server keeps (default: num_clients // num_honest; lidfl-ranked: 4 times that)"
+    )
+    rounds: int = option("T, how many rounds")
+    local_steps: int = option("τ, gradient steps of one local training")
+    batch_size: int = option("b, images per gradient step")
+    learning_rate: float = option("ℓ")
+    momentum: float = option("μ, starting from 0 in every local training")
+    seed: int = option("all randomness follows from it", 2024)
+    eval_every: int = option("test the list every so many rounds, and at the last")
+    checkpoint_every: int = option("save the state every so many rounds", 50)
+    engine: str = option("how local trainings are computed: auto, linear, loop or vmap", "auto")
+    device: str = option("where to compute, e.g. cpu or cuda", "cpu")
+    out: str = option("run directory (default: runs/<name>-<seed>)")
+
+    def __post_init__(self) -> None:
+        self._check_types()
+        self._fill_in()
+        checks.check_numbers(self)
+        checks.check_names(self)
+        checks.check_run_name(self.name)
+        checks.check_list(self)
+
+    @property
+    def plays(self) -> Method:
+        """What its method is; a name that nobody knows here is taken for an aggregator, which keeps one model."""
+        return METHODS.get(self.method) or single_model(self.method)
+
+    @property
+    def num_byzantine(self) -> int:
+        """⌊fraction · m⌋ in exact arithmetic: 0.6 of 35 is 21, never 20."""
+        return math.floor(Fraction(str(self.byzantine_fraction)) * self.num_clients)
+
+    @property
+    def num_honest(self) -> int:
+        """k = m − |B|."""
+        return self.num_clients - self.num_byzantine
+
+    @property
+    def keeps_list(self) -> bool:
+        """Whether the server keeps a list of models that clients vote on."""
+        return self.plays.votes
+
+    @property
+    def method_label(self) -> str:
+        """The method as tables name it, such as lidfl+rknn."""
+        usual = {**PAPER, **self.plays.preset}["proposal"]
+        return self.method if self.proposal == usual else f"{self.method}+{self.proposal}"
+
+    @property
+    def compares_updates(self) -> bool:
+        """Whether candidates are made from many clients' updates, or each from one."""
+        return self.proposal != "client"
+
+    @property
+    def cautions(self) -> list[str]:
+        """What is allowed and yet likely to be a mistake, each with the way out."""
+        several = self.candidates > 1 or self.groups == "all" or "+" in self.proposal
+        if self.keeps_list and several and self.election in SINGLE_CHOICE:
+            return [
+                f"several candidates a round under {self.election}: honest votes split over them, and colluding "
+                "voters can remove them all; set --election ranked, which keeps one for any number of candidates"
+            ]
+        return []
+
+    @property
+    def smallest_list(self) -> int:
+        """The shortest list on which honest clients cannot be outvoted."""
+        return shortest_list(self.num_clients, self.num_honest) if self.keeps_list else 1
+
+    @classmethod
+    def from_toml(cls, path: Path, **overrides: Any) -> "Experiment":
+        """Read a TOML file of settings; overrides go before the file."""
+        return cls.of(read_toml(path) | overrides)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "Experiment":
+        """An experiment from named settings, refusing names that do not exist."""
+        return cls(**known_settings(settings, warn=True))
+
+    @classmethod
+    def recorded(cls, settings: Mapping[str, Any]) -> "Experiment":
+        """An experiment as a run has recorded it: nothing that it names is looked up, imported or run.
+
+        A setting that is younger than the record has its neutral value.
+        """
+        neutral = {f.name: f.metadata["neutral"] for f in fields(cls)}
+        return cls.unchecked(neutral | known_settings(settings, warn=False))
+
+    @classmethod
+    def unchecked(cls, settings: Mapping[str, Any]) -> "Experiment":
+        """An experiment with every value filled in, of which nothing is looked up or checked but types."""
+        experiment = object.__new__(cls)
+        for setting in fields(cls):
+            object.__setattr__(experiment, setting.name, settings.get(setting.name, setting.default))
+        experiment._check_types()
+        experiment._fill_in()
+        return experiment
+
+    def with_settings(self, **changes: Any) -> "Experiment":
+        """The same experiment with some settings changed."""
+        return Experiment.of(asdict(self) | changes)
+
+    def to_toml(self) -> str:
+        """The settings as TOML, which `from_toml` reads back to an equal experiment."""
+        return "".join(f"{f.name} = {_toml_value(getattr(self, f.name))}\n" for f in fields(self))
+
+    def differences(self, other: "Experiment") -> list[str]:
+        """The names of the settings in which two experiments differ."""
+        return [f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)]
+
+    def _fill_in(self) -> None:
+        """Fill in what was left open."""
+        self._fill({"model": defaults(_name(self.dataset))["model"]})
+        self._fill(defaults(_name(self.dataset), _name(self.model)))
+        self._fill({**PAPER, **self.plays.preset})
+        if 0 <= self.byzantine_fraction < 1:  # else there is no list to speak of, and the checks will say so
+            self._fill({"list_size": self.plays.length(self.num_clients, self.num_honest)})
+        self._fill({"name": self._default_name()})
+        self._fill({"out": f"runs/{self.name}-{self.seed}"})
+
+    def _fill(self, values: Mapping[str, Any]) -> None:
+        """Give each of these settings its value if it is still open."""
+        for name in values.keys() & {f.name for f in fields(self)}:
+            if getattr(self, name) is None:
+                # The one place where a frozen experiment is written to: while it is being made.
+                object.__setattr__(self, name, values[name])
+
+    def _default_name(self) -> str:
+        parts = [self.dataset, self.model, self.method_label]
+        parts += [self.attack] if self.attack != "none" else []
+        return file_name(*parts)
+
+    def _check_types(self) -> None:
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if setting.type is float and type(value) is int:
+                object.__setattr__(self, setting.name, float(value))
+            else:
+                checks.check_type(setting.name, setting.type, value)
+
+
+FORMERLY = {f.metadata["formerly"]: f.name for f in fields(Experiment) if f.metadata["formerly"]}
+"""Settings that were renamed: the old name, and the new one."""
+
+
+def known_settings(settings: Mapping[str, Any], *, warn: bool) -> Settings:
+    """Settings under the names of today; a name that never was one is refused, and what was meant is named."""
+    known = [f.name for f in fields(Experiment)]
+    for name in settings:
+        if name in FORMERLY:
+            if warn:
+                log.warning("the setting '%s' is now called '%s'; rename it", name, FORMERLY[name])
+        elif name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean '{close[0]}'?" if close else f"; choose from {', '.join(known)}"
+            raise LidflError(f"unknown setting '{name}'{hint}")
+    return {FORMERLY.get(name, name): value for name, value in settings.items()}
+
+
+def file_name(*parts: str) -> str:
+    """Parts joined by dashes, with only such characters as every file system takes."""
+    return "-".join("".join(c if c.isalnum() or c in "_.+=" else "_" for c in part) for part in parts)
+
+
+def _name(spec: str) -> str:
+    """The part of a spec before its options."""
+    return spec.partition(":")[0]
+
+
+def _toml_value(value: str | int | float) -> str:
+    # A JSON string is a TOML string, but for DEL, which only TOML wants escaped.
+    return (
+        json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") if isinstance(value, str) else repr(value)
+    )

@@ -1,0 +1,71 @@
+"""What the settings stand for: the data as it is dealt, the model as it is initialised, and who is Byzantine.
+
+All of it follows from the experiment alone, the same in every process that asks.
+"""
+
+import torch
+
+from lidfl.data import load_dataset
+from lidfl.data.federated import federate, federate_drawn
+from lidfl.data.partitions import SharedPool, deal
+from lidfl.data.shards import FederatedData, Statistics
+from lidfl.data.splits import parse_split
+from lidfl.errors import LidflError
+from lidfl.learning.models import build_model
+from lidfl.learning.parameters import Network
+from lidfl.seeds import rng_for, seed_for
+from lidfl.settings.experiment import Experiment
+from lidfl.types import Client
+
+
+def load_data(experiment: Experiment, statistics: Statistics | None = None) -> FederatedData:
+    """The experiment's data, dealt to its clients and split."""
+    check_device_is_there(experiment.device)
+    seed = experiment.seed
+    data = load_dataset(experiment.dataset, rng_for(seed, "dataset"))
+    rng = rng_for(seed, "partition")
+    clients = deal(experiment.partition, data.labels, data.writers, experiment.num_clients, rng)
+    ratio = parse_split(experiment.split)
+    if isinstance(clients, SharedPool):
+        return federate_drawn(
+            data, experiment.num_clients, clients.size, ratio, seed, experiment.device, statistics
+        )
+    return federate(data, clients, ratio, rng_for(seed, "split"), experiment.device, statistics)
+
+
+def check_device_is_there(device: str) -> None:
+    """Refuse a device that this machine, or this build of torch, does not have."""
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise LidflError(
+            f"device '{device}' cannot be used here ({reason}); set device (--device) to cpu"
+        ) from None
+
+
+def build_network(experiment: Experiment, data: FederatedData) -> Network:
+    """The experiment's model, initialised from its seed, checked to fit the data."""
+    seed = seed_for(experiment.seed, "model")
+    module = build_model(experiment.model, data.image_shape, data.num_classes, seed).to(experiment.device)
+    network = Network(module)
+    sample = data.train.images[:2]
+    try:
+        logits = network.apply(network.unflatten(network.initial()), sample, training=False)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise LidflError(
+            f"model '{experiment.model}' does not take images of {data.image_shape}: {reason}"
+        ) from None
+    if logits.shape != (len(sample), data.num_classes):
+        raise LidflError(
+            f"model '{experiment.model}' gives outputs of shape {tuple(logits.shape[1:])}; "
+            f"{experiment.dataset} has {data.num_classes} classes, so it must be ({data.num_classes},)"
+        )
+    return network
+
+
+def draw_byzantine(experiment: Experiment) -> frozenset[Client]:
+    """Who is Byzantine: num_byzantine clients at random."""
+    rng = rng_for(experiment.seed, "byzantine")
+    return frozenset(rng.choice(experiment.num_clients, experiment.num_byzantine, replace=False).tolist())

@@ -1,0 +1,80 @@
+"""How simulated clients judge and vote: honest ones by their losses, Byzantine ones by their attack."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lidfl.adversaries.collusion import margin
+from lidfl.adversaries.vote_attacks import vote_attack, worst
+from lidfl.methods.elections import honest_ballots
+from lidfl.protocol import Choose, Replies, Vote
+from lidfl.runs.record import finite
+from lidfl.seeds import rng_for
+from lidfl.settings.experiment import Experiment
+from lidfl.simulation.cast import Cast
+from lidfl.simulation.judging import Judges
+from lidfl.types import Ballot, Losses
+
+
+@dataclass(frozen=True)
+class Poll:
+    """A vote that was held, and what only a simulation can know of it."""
+
+    replies: Replies
+    margin: int | None
+    """How many more colluding ballots would have removed the favourite of honest voters."""
+    loss: dict[int, float | None]
+    """The mean loss of each candidate, by id, over those who were asked to vote."""
+
+
+class Voting:
+    """All clients as voters and jurors."""
+
+    def __init__(self, experiment: Experiment, cast: Cast, judges: Judges) -> None:
+        self.experiment = experiment
+        self.cast = cast
+        self.judges = judges
+        self.vote_attack = vote_attack.resolve(experiment.vote_attack)
+
+    def choices(self, request: Choose) -> Replies:
+        """Jurors pick from what was trained, each on its own data.
+
+        A Byzantine juror picks what is worst for it, unless Byzantine clients vote as honest ones do.
+        """
+        losses = self.judges.fleeting_losses(request.models, np.array(request.voters))
+        best, worst_first = honest_ballots(losses, request.ranks), worst(losses, request.ranks)
+        lie = self.cast.are_byzantine(request.voters) & (self.vote_attack.name != "none")
+        return [(juror, worst_first[row] if lie[row] else best[row]) for row, juror in enumerate(request.voters)]
+
+    def poll(self, request: Vote) -> Poll:
+        """Hold a vote."""
+        voters = np.array(request.voters)
+        losses = self.judges.losses(request.candidates, voters)
+        byzantine = self.cast.are_byzantine(request.voters)
+        with self.judges.stopwatch.timed("voting"):
+            honest = honest_ballots(losses[~byzantine], request.ranks)
+            forged = self._forged(request, losses[byzantine], losses[~byzantine], honest)
+            senders = [*voters[~byzantine].tolist(), *voters[byzantine].tolist()]
+            means = map(finite, losses.mean(0))
+        with self.judges.stopwatch.timed("margin"):
+            left = margin(honest, forged, request.candidates.ages, request.seats, request.ranks)
+        return Poll(
+            replies=list(zip(senders, [*honest, *forged], strict=True)),
+            margin=left,
+            loss=dict(zip(request.candidates.ids, means, strict=True)),
+        )
+
+    def _forged(self, request: Vote, own: Losses, honest: Losses, ballots: Sequence[Ballot]) -> list[Ballot]:
+        """What Byzantine voters cast."""
+        if len(own) == 0:
+            return []
+        return self.vote_attack(
+            losses=own,
+            honest_losses=honest,
+            honest_ballots=ballots,
+            ages=request.candidates.ages,
+            seats=request.seats,
+            ranks=request.ranks,
+            rng=rng_for(self.experiment.seed, "vote", request.round_index),
+        )

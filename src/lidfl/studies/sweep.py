@@ -1,0 +1,105 @@
+"""Many experiments from one file: expanded, and each given a directory of its own.
+
+A sweep file is an experiment with lists. Every combination of the listed values is a run; named groups hold what
+differs from one to the next:
+
+    dataset = "femnist"
+    attack = ["sign_flip", "lie"]
+    seed = [2024, 2025, 2026]
+
+    [groups.lidfl]
+    method = "lidfl"
+
+    [groups.baselines]
+    method = ["fedavg", "gm"]
+    eval_every = 50
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from lidfl.errors import LidflError
+from lidfl.files import read_toml
+from lidfl.runs.directory import RunDirectory, Summary
+from lidfl.settings.defaults import Settings
+from lidfl.settings.experiment import Experiment, file_name
+
+NOT_CONTENT = {"name", "out", "device", "engine", "checkpoint_every"}
+"""Settings that do not change what a run finds, and so do not change its directory."""
+
+Result = tuple[Experiment, Summary]
+"""A finished run: its settings and its summary."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Runs that belong together, in the order of the file."""
+
+    name: str
+    out: Path
+    runs: tuple[Experiment, ...]
+    rows: str = "method"
+    columns: str = "attack"
+    value: str = "test_accuracy"
+    """How its results are tabulated: settings, several joined by a space, and what of a summary is shown."""
+
+    @property
+    def waiting(self) -> list[Experiment]:
+        """The runs that have no result yet."""
+        return [experiment for experiment in self.runs if not RunDirectory(experiment.out).is_finished]
+
+    def results(self) -> list[Result]:
+        """The finished runs with their summaries."""
+        finished = [(e, RunDirectory(e.out)) for e in self.runs]
+        return [(e, directory.summary()) for e, directory in finished if directory.is_finished]
+
+
+def read_sweep(path: Path, out: Path | None = None, scale: float = 1.0) -> Sweep:
+    """The sweep in a TOML file; `scale` makes every run longer or shorter."""
+    settings = read_toml(path)
+    groups = settings.pop("groups", {})
+    name = settings.pop("name", path.stem)
+    layout = {key: settings.pop(key) for key in ("rows", "columns", "value") if key in settings}
+    if not isinstance(groups, dict) or not all(isinstance(group, dict) for group in groups.values()):
+        raise LidflError(f"{path}: groups are tables, such as [groups.lidfl]")
+    folder = out or Path("runs") / name
+    runs: dict[str, Experiment] = {}
+    for group, own in (groups or {name: {}}).items():
+        for combination in expand(settings | own):
+            experiment = Experiment.of(combination | {"name": group})
+            experiment = experiment.with_settings(rounds=max(1, round(experiment.rounds * scale)))
+            runs.setdefault(directory_name(experiment), experiment)
+    placed = [e.with_settings(out=str(folder / directory)) for directory, e in runs.items()]
+    return Sweep(name, folder, tuple(placed), **layout)
+
+
+def expand(settings: Mapping[str, Any]) -> Iterator[Settings]:
+    """Every combination of the listed values, the last list varying fastest."""
+    choices = [value if isinstance(value, list) else [value] for value in settings.values()]
+    for values in product(*choices):
+        yield dict(zip(settings, values, strict=True))
+
+
+def directory_name(experiment: Experiment) -> str:
+    """A name that says what the run is, and is the same for the same settings.
+
+    Settings at their default do not count, so that an option added later leaves the names of earlier runs alone;
+    and one that was renamed counts under its old name.
+    """
+    content = [
+        (setting.metadata["formerly"] or setting.name, getattr(experiment, setting.name))
+        for setting in fields(experiment)
+        if setting.name not in NOT_CONTENT and getattr(experiment, setting.name) != setting.metadata["neutral"]
+    ]
+    digest = blake2b(repr(sorted(content)).encode(), digest_size=5).hexdigest()
+    parts = [experiment.method_label, experiment.attack, str(experiment.byzantine_fraction), str(experiment.seed)]
+    return f"{file_name(*parts)}-{digest}"
+
+
+def but_for_rounds(experiment: Experiment) -> str:
+    """The same for two experiments that differ in nothing but their rounds."""
+    return directory_name(Experiment.unchecked(vars(experiment) | {"rounds": 1}))

@@ -1,0 +1,196 @@
+"""The command line as a newcomer meets it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from lidfl import LidflError
+from lidfl.cli.federation import FederationUp
+from lidfl.learning.models import build_model
+from tests.command import lidfl, lidfl_here, lines_without_times
+
+SUMMARY_KEYS = {
+    *("test_accuracy", "deployed_accuracy", "per_model_accuracy", "rounds", "seconds", "seconds_per_round"),
+    *("list_size", "num_byzantine", "experiment", "version", "commit"),
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one finished run in `runs/first-2024`."""
+    folder = tmp_path_factory.mktemp("newcomer")
+    lidfl("run", "--name", "first", "--rounds", 40, "--attack", "omniscient", cwd=folder)
+    return folder
+
+
+def test_a_run_leaves_everything_it_promises(finished: Path) -> None:
+    run = finished / "runs" / "first-2024"
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary.keys() >= SUMMARY_KEYS
+    assert 0.8 < summary["test_accuracy"] <= 1
+    assert summary["test_accuracy"] == max(summary["per_model_accuracy"].values())
+    lines = lines_without_times(run)
+    assert [line["round"] for line in lines] == list(range(40))
+    for line in lines:
+        assert line.keys() >= {"born", "votes", "removed", "rejected", "margin", "loss"}
+        assert line["born"][0].keys() == {"model", "parents", "clients", "honest"}
+        assert sum(line["votes"].values()) == 20
+        assert ("accuracy" in line) == ((line["round"] + 1) % 5 == 0)
+    assert {line["born"][0]["honest"] for line in lines} == {True, False}
+    with safe_open(run / "models.safetensors", framework="pt") as file:
+        assert file.get_tensor("parameters").shape == (2, 650)
+
+
+def test_without_a_terminal_it_logs_plain_lines(tmp_path: Path) -> None:
+    out, _ = lidfl("run", "--rounds", 10, cwd=tmp_path)
+    assert "12 of 20 clients Byzantine, attack sign_flip, votes worst" in out
+    assert "round 5/10  accuracy" in out
+    assert "\x1b" not in out
+
+
+def test_quiet_says_only_the_result(tmp_path: Path) -> None:
+    out, _ = lidfl("run", "--rounds", 5, "--quiet", cwd=tmp_path)
+    assert out.startswith("test accuracy")
+    assert len(out.splitlines()) == 1
+
+
+def test_a_config_file_and_flags_over_it(tmp_path: Path) -> None:
+    (tmp_path / "e.toml").write_text('name = "mine"\nrounds = 50\nattack = "gauss"\n')
+    lidfl("run", "--config", "e.toml", "--rounds", 4, "--quiet", cwd=tmp_path)
+    written = (tmp_path / "runs" / "mine-2024" / "experiment.toml").read_text()
+    assert "rounds = 4\n" in written
+    assert 'attack = "gauss"\n' in written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--attack", "nonsense"], "lidfl: unknown attack 'nonsense'; choose from"),
+        (["run", "--config", "absent.toml"], "lidfl: there is no file absent.toml"),
+        (["run", "--config", "broken.toml"], "lidfl: cannot read broken.toml"),
+        (["run", "--dataset", "npz:absent.npz"], "absent.npz"),
+        (["run", "--num-clients", "1000"], "lidfl: "),
+        (["run", "--model", "toy:wrong", "--rounds", "1"], "gives outputs of shape (3,); digits has 10 classes"),
+        (["run", "--out", "/dev/null/run"], "/dev/null/run"),
+        (["pick", "nowhere", "--client", "0"], "lidfl: nowhere has no final list"),
+        (["run", "--propose", "all"], "lidfl: --propose is now called --groups"),
+        (["run", "--propose=all"], "lidfl: --propose is now called --groups"),
+        (
+            ["run", "--name", "../../x"],
+            "lidfl: name '../../x' is not the name of a folder; to choose a place set out",
+        ),
+        (["run", "--name", "a/b"], "lidfl: name 'a/b' is not the name of a folder"),
+        (["run", "--device", "cuda"], "lidfl: device 'cuda' cannot be used here"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_no_traceback(
+    tmp_path: Path,
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "broken.toml").write_text("rounds = = 3")
+    (tmp_path / "toy.py").write_text(
+        "from torch import nn\ndef wrong():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert lidfl_here(*arguments) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_users_own_model_and_data_run_as_they_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 400)
+    images = (rng.normal(size=(400, 6, 6)) + 3 * labels[:, None, None]).astype(np.float32)
+    np.savez(tmp_path / "mine.npz", x=images, y=labels)
+    (tmp_path / "toy.py").write_text(
+        "from torch import nn\n"
+        "def net(image_shape, num_classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(36), nn.Dropout(0.1), nn.Linear(36, num_classes))\n"
+    )
+    settings = ["--dataset", "npz:mine.npz", "--model", "toy:net", "--num-clients", 10, "--rounds", 30]
+    out, _ = lidfl("run", *settings, "--quiet", cwd=tmp_path)
+    assert float(out.split()[2].rstrip(",")) > 0.8
+
+
+def test_list_shows_every_kind_with_options(tmp_path: Path) -> None:
+    out, _ = lidfl("list", cwd=tmp_path)
+    for word in ("femnist", "dirichlet", "cnn", "rknn", "iterations=1", "z=20.0", "coordinated", "plurality"):
+        assert word in out
+
+
+SLOW = {"torch", "sklearn", "altair", "vl_convert", "joblib", "flwr", "scipy.stats"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        "run --help",
+        "rnu",
+        "run --atack lie",
+        "run --attack lye",
+        "run --method krumm",
+        "plan --clients 35",
+    ],
+)
+def test_help_and_slips_do_not_wait_for_what_takes_seconds_to_load(tmp_path: Path, words: str) -> None:
+    code = f"import sys; sys.argv = ['lidfl', *{words.split()!r}]\nfrom lidfl.cli.main import main\ntry: main()\n"
+    code += f"except SystemExit: pass\nprint(sorted({SLOW!r} & sys.modules.keys()), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_pick_writes_a_model_that_loads_into_a_plain_module(finished: Path) -> None:
+    out, _ = lidfl("pick", "runs/first-2024", "--client", 3, "--out", "mine.safetensors", cwd=finished)
+    assert out.count("chosen") == 1
+    module = build_model("lr", (1, 8, 8), 10, seed=0)
+    module.load_state_dict(load_file(finished / "mine.safetensors"))
+    with safe_open(finished / "mine.safetensors", framework="pt") as file:
+        assert file.metadata()["model"] == "lr"
+    chosen = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+    with safe_open(finished / "runs" / "first-2024" / "models.safetensors", framework="pt") as file:
+        rows = file.get_tensor("parameters")
+    assert any(torch.equal(chosen, row) for row in rows)
+
+
+def test_pick_judges_by_the_clients_own_data(finished: Path) -> None:
+    """On data whose labels are all wrong, the model that fits it best is another one."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    np.savez(finished / "own.npz", x=(digits.images / 16).astype(np.float32), y=digits.target)
+    out, _ = lidfl("pick", "runs/first-2024", "--dataset", "npz:own.npz", cwd=finished)
+    row = next(line for line in out.splitlines() if "chosen" in line)
+    assert float(row.split("│")[3]) > 0.8
+
+
+def test_the_demo_shows_fedavg_collapse_and_lidfl_stand(tmp_path: Path) -> None:
+    out, _ = lidfl("demo", cwd=tmp_path)
+    accuracy = {}
+    for line in out.splitlines():
+        cells = [cell.strip() for cell in line.split("│")]
+        if len(cells) > 2 and cells[1] in ("fedavg", "lidfl"):
+            accuracy[cells[1]] = float(cells[2])
+            assert (tmp_path / cells[5] / "summary.json").exists()
+    assert accuracy["fedavg"] < 0.2
+    assert accuracy["lidfl"] > 0.85
+    assert out.splitlines()[-1] == "report: runs/demo.html"
+    page = (tmp_path / "runs" / "demo.html").read_text()
+    assert "Lineage of the list: demo-lidfl" in page
+
+
+def test_without_flower_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flwr", None)
+    with pytest.raises(LidflError, match=r"pip install 'lidfl\[flower\]'"):
+        FederationUp(action="up")()

@@ -1,0 +1,268 @@
+"""What nodes of a real federation cannot do: a real SuperLink with TLS and node keys, nodes that lie."""
+
+import re
+import shutil
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from http.client import HTTPSConnection
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
+
+import httpx
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from lidfl import Experiment, LidflError, RunDirectory
+from lidfl.flower import client_app
+from lidfl.flower.codec import ENVELOPE, Reply, pack_reply, read_ask, reply_with, to_array
+from lidfl.flower.local.credentials import make_node_key
+from lidfl.flower.local.federation import LocalFederation
+from lidfl.flower.local.processes import free_port, listens, marked
+from lidfl.flower.local.shares import FiledTask
+from tests.command import lines_without_times
+from tests.flower.fake_node import FakeNode, fake_node
+
+pytestmark = [
+    pytest.mark.federation,
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFederation]:
+    """A SuperLink that has registered three keys, and no nodes yet."""
+    out = tmp_path_factory.mktemp("security") / "run"
+    settings = dict(num_clients=3, byzantine_fraction=0, list_size=2, rounds=2, eval_every=1)
+    experiment = Experiment.of(settings | dict(engine="loop", checkpoint_every=1, out=str(out)))
+    with LocalFederation(experiment) as local:
+        local.claim()
+        local.prepare()
+        local.start_link()
+        for client in range(3):
+            local.register(local.home / f"node-{client}.key.pub")
+        yield local
+    assert not list(marked(local.processes.mark))
+
+
+@contextmanager
+def nodes(federation: LocalFederation, app: ClientApp) -> Iterator[tuple[FakeNode, FakeNode]]:
+    """Node 0 is answered by the app; nodes 1 and 2 are returned."""
+    with ExitStack() as stack:
+        honest = [stack.enter_context(fake_node(federation, client)) for client in range(2)]
+        by_hand = stack.enter_context(fake_node(federation, 2))
+        stack.enter_context(serving(honest[0], app))
+        yield honest[1], by_hand
+
+
+def play(federation: LocalFederation, name: str, deadline: float = 20.0) -> Path:
+    """Start a run in a directory of its own."""
+    out = federation.logs.parent.parent / name
+    federation.directory = RunDirectory(out)
+    federation.submit(out=str(out), deadline=deadline, wait=60.0)
+    return out
+
+
+def finish(out: Path, seconds: float = 120) -> list[dict[str, Any]]:
+    until = monotonic() + seconds
+    while not RunDirectory(out).is_finished:
+        assert monotonic() < until, "the run does not end"
+        sleep(0.2)
+    return lines_without_times(out)
+
+
+def answer_until_vote(node: FakeNode, app: ClientApp) -> Message:
+    """Answer as an honest node would until the first vote, which is returned unanswered."""
+    while read_ask((message := node.next_message()).content).kind != "vote":
+        node.send(app(message, node.context))
+    return message
+
+
+def test_nobody_can_vote_for_another_vote_twice_or_replay_a_ballot(federation: LocalFederation) -> None:
+    app = client_app(FiledTask(str(federation.home / "data")))
+    with nodes(federation, app) as (victim, liar):
+        out = play(federation, "forged")
+        waiting: list[Message] = []
+        thread = threading.Thread(target=lambda: waiting.append(answer_until_vote(victim, app)))
+        thread.start()
+        mine = answer_until_vote(liar, app)
+        thread.join()
+        (theirs,) = waiting
+        lie = pack_reply(Reply("ballot", ballot=(0,)))
+        # In another's name: Flower takes it, since it only checks the key of who hands it in.
+        lie[ENVELOPE] = ConfigRecord({"secret": mine.content.config_records[ENVELOPE]["secret"]})
+        liar.send(Message(lie, reply_to=theirs))
+        sleep(1)
+        victim.send(app(theirs, victim.context))  # too late: Flower has taken the lie for its reply
+        # Twice.
+        liar.send(reply_with(pack_reply(Reply("ballot", ballot=(1,))), mine))
+        liar.send(reply_with(pack_reply(Reply("ballot", ballot=(2,))), mine))
+        # In the next round, the old ballot once more.
+        old = pack_reply(Reply("ballot", ballot=(1,)))
+        old[ENVELOPE] = ConfigRecord({"secret": mine.content.config_records[ENVELOPE]["secret"]})
+        with serving(victim, app):
+            liar.send(Message(old, reply_to=answer_until_vote(liar, app)))
+            first, second = finish(out)
+    assert first["refused"] == {"forged": 1}
+    assert sum(first["votes"].values()) == 3, "the victim is asked anew, and its own ballot counts"
+    assert second["refused"]["forged"] >= 1
+    assert sum(second["votes"].values()) == 2
+    assert second["rejected"] == {"missing": 1}
+
+
+def huge(message: Message) -> RecordDict:
+    return pack_reply(Reply("trained", update=np.zeros(10_000_000, dtype=np.float32)))
+
+
+def bomb(message: Message) -> RecordDict:
+    """An array of a few kilobytes that unfolds to 50 GB."""
+    array = to_array(np.arange(1_250_000, dtype=np.float32))
+    (piece,) = array.slice_array()
+    array.__dict__["_chunks"] = [piece] * 10_000
+    return RecordDict({"lidfl": ConfigRecord({"kind": "trained"}), "lidfl.update": ArrayRecord({"u": array})})
+
+
+def junk(message: Message) -> RecordDict:
+    return RecordDict({f"record {number}": ConfigRecord({"x": [0] * 100}) for number in range(3_000)})
+
+
+@pytest.mark.parametrize("make", [huge, bomb, junk])
+def test_a_reply_of_absurd_size_is_dropped_in_little_memory(
+    federation: LocalFederation, make: Callable[[Message], RecordDict]
+) -> None:
+    app = client_app(FiledTask(str(federation.home / "data")))
+    with nodes(federation, app) as (honest, liar), serving(honest, app):
+        out = play(federation, make.__name__)
+        peak = 0
+        for _ in range(2):
+            liar.send(reply_with(make(message := answer_until_vote(liar, app)), message))
+            peak = max(peak, server_memory(federation))
+        lines = finish(out)
+    for line in lines:
+        assert line["refused"] == {"too large": 1}
+        assert sum(line["votes"].values()) == 2
+    assert peak < 1_000_000, "kilobytes"
+
+
+def test_a_reply_that_never_comes_in_full_holds_up_nobody_for_long(federation: LocalFederation) -> None:
+    app = client_app(FiledTask(str(federation.home / "data")))
+    with nodes(federation, app) as (honest, liar), serving(honest, app):
+        out = play(federation, "partial", deadline=8.0)
+        for _ in range(2):
+            message = answer_until_vote(liar, app)
+            liar.send(reply_with(pack_reply(Reply("ballot", ballot=(0,))), message), upload=False)
+        lines = finish(out)
+    assert [sum(line["votes"].values()) for line in lines] == [2, 2]
+    assert RunDirectory(out).summary()["seconds"] < 2 * 20, "Flower itself would wait two hours"
+
+
+def server_memory(federation: LocalFederation) -> int:
+    """The most memory that the ServerApp has held so far, in kilobytes."""
+    for pid in marked(federation.processes.mark):
+        with suppress(OSError):
+            if b"flwr-serverapp" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                status = Path(f"/proc/{pid}/status").read_text()
+                return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0])
+    return 0
+
+
+@contextmanager
+def serving(node: FakeNode, app: ClientApp) -> Iterator[None]:
+    """Let an app answer for a node meanwhile."""
+    stop = threading.Event()
+    thread = threading.Thread(target=node.serve, args=(app, stop), daemon=True)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def test_a_node_that_is_not_registered_is_refused(federation: LocalFederation) -> None:
+    make_node_key(federation.home, "stranger.key")
+    federation.start_node(0, key=federation.home / "stranger.key")
+    code = federation.processes["node-0"].wait(timeout=60)
+    log = (federation.logs / "node-0.log").read_text()
+    assert code != 0
+    assert "Failed to initialize the connection" in log
+
+
+def test_without_tls_there_is_no_answer(federation: LocalFederation) -> None:
+    with pytest.raises(httpx.TransportError):
+        httpx.post(f"http://127.0.0.1:{federation.port}/v1/fleet/pull-messages")
+
+
+# The proxy
+
+
+@pytest.fixture(scope="module")
+def proxy(federation: LocalFederation) -> Iterator[int]:
+    """The port of nginx with the configuration of the docs, in front of the SuperLink."""
+    nginx = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin")
+    if not nginx:
+        pytest.skip("no nginx: apt-get install nginx-light")
+    port, folder = free_port(), federation.home / "nginx"
+    folder.mkdir()
+    settings = (Path(__file__).parents[3] / "docs" / "nginx.conf").read_text()
+    for name, value in (("LISTEN", port), ("SUPERLINK", federation.port), ("FOLDER", federation.home)):
+        words = f"127.0.0.1:{value}" if isinstance(value, int) else str(value)
+        settings = settings.replace(f" {name}", f" {words}").replace(f"//{name}", f"//{words}")
+    (folder / "nginx.conf").write_text(f"pid {folder}/nginx.pid;\ndaemon off;\n{settings}")
+    federation.processes.start("nginx", nginx, "-p", folder, "-c", folder / "nginx.conf", "-e", folder / "errors")
+    until = monotonic() + 20
+    while not listens(port):
+        assert monotonic() < until, (federation.logs / "nginx.log").read_text()
+        sleep(0.1)
+    yield port
+    federation.processes["nginx"].terminate()
+
+
+def test_through_the_proxy_a_registered_node_takes_part(federation: LocalFederation, proxy: int) -> None:
+    with fake_node(federation, 0, port=proxy) as node:
+        assert node.node_id
+        receive = node.calls[0]
+        assert receive() is None, "nothing to do, but it was allowed to ask"
+
+
+def test_through_the_proxy_nobody_registers_a_key_or_starts_code(federation: LocalFederation, proxy: int) -> None:
+    make_node_key(federation.home, "sybil.key")
+    other = f'[superlink.outside]\naddress = "127.0.0.1:{proxy}"\nroot-certificates = "{federation.home}/ca.crt"\n'
+    with (federation.home / "config.toml").open("a") as file:
+        file.write(other)
+    with pytest.raises(LidflError, match="register failed"):
+        federation.flwr("supernode", "register", federation.home / "sybil.key.pub", "outside")
+    with pytest.raises(LidflError, match=r"run .* failed"):
+        federation.flwr("run", federation.app, "outside")
+    federation.register(
+        federation.home / "sybil.key.pub"
+    )  # on loopback it is allowed: that is why there is a proxy
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/control/register-node",
+        "/v1/control/start-run",
+        "/v1/runtime/pull-messages",
+        "/v1/fleet/register-node",
+        "/v1/fleet/../control/register-node",
+        "/v1/fleet/%2e%2e/control/register-node",
+        "/v1/fleet/%2e%2e%2fcontrol/register-node",
+        "//v1/control/register-node",
+        "/docs",
+        "/",
+    ],
+)
+def test_the_proxy_lets_nothing_but_the_fleet_api_through(
+    federation: LocalFederation, proxy: int, path: str
+) -> None:
+    context = ssl.create_default_context(cafile=str(federation.home / "ca.crt"))
+    connection = HTTPSConnection("127.0.0.1", proxy, context=context, timeout=10)
+    connection.request("POST", path)  # as it stands: no client tidies it up
+    assert connection.getresponse().status == 403

@@ -1,0 +1,72 @@
+"""Requests and replies come back as they were, and nothing else is decoded."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from lidfl.flower import codec
+from lidfl.flower.codec import FIELDS, UPDATE, Ask, Reply, Unreadable, Work
+
+
+def test_requests_and_replies_come_back_as_they_were() -> None:
+    vector = np.array([1.5, -2.25], dtype=np.float32)
+    name = codec.content_hash(vector)
+    ask = Ask("vote", 3, 2, (name, "other"), 4, Work(7, 10, 16, 0.01, 0.9), {name: vector})
+    read = codec.read_ask(codec.pack_ask(ask))
+    assert read.vectors[name].tolist() == vector.tolist()
+    assert {**vars(read), "vectors": None} == {**vars(ask), "vectors": None}
+    reply = Reply("trained", 1, 5, (2, 0), ("x",), vector)
+    back = codec.read_reply(codec.pack_reply(reply), dim=2)
+    assert back.update is not None
+    assert back.update.tolist() == vector.tolist()
+    assert {**vars(back), "update": None} == {**vars(reply), "update": None}
+
+
+def test_a_model_that_is_not_what_its_hash_says_is_refused_by_the_client() -> None:
+    ask = Ask("vote", models=("a" * 64,), vectors={"a" * 64: np.zeros(3, dtype=np.float32)})
+    with pytest.raises(Unreadable, match="hash"):
+        codec.read_ask(codec.pack_ask(ask))
+
+
+def fields(**changes: Any) -> ConfigRecord:
+    entries: dict[str, Any] = dict(kind="ballot", parent=0, partition=0, ballot=[0], missing=[])
+    return ConfigRecord(entries | changes)
+
+
+def update(dtype: str = "float32", shape: Any = (2,), stype: str = codec.RAW, data: bytes = bytes(8)) -> RecordDict:
+    return RecordDict({FIELDS: fields(), UPDATE: ArrayRecord({"u": Array(dtype, shape, stype, data)})})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        RecordDict(),
+        RecordDict({FIELDS: ArrayRecord()}),
+        RecordDict({FIELDS: fields(kind=1)}),
+        RecordDict({FIELDS: fields(parent=0.5)}),
+        RecordDict({FIELDS: fields(partition=0.5)}),
+        RecordDict({FIELDS: fields(ballot=[0.5])}),
+        RecordDict({FIELDS: fields(ballot=[True])}),
+        RecordDict({FIELDS: fields(ballot=[0] * 10_001)}),
+        RecordDict({FIELDS: fields(missing="x")}),
+        RecordDict({FIELDS: fields(), UPDATE: ConfigRecord({"u": 1})}),
+        RecordDict({FIELDS: fields(), UPDATE: ArrayRecord({})}),
+        update(dtype="float64"),
+        update(dtype="object"),
+        update(stype="numpy.ndarray"),
+        update(stype="pickle"),
+        update(shape=(10**12,)),
+        update(shape=(1, 2)),
+        update(data=bytes(7), shape=(1,)),
+        update(data=bytes(12), shape=(3,)),
+        update(data=bytes(10**7), shape=(10**7 // 4,)),
+    ],
+)
+def test_what_is_not_a_reply_is_never_decoded(content: RecordDict) -> None:
+    with pytest.raises(Unreadable):
+        codec.read_reply(content, dim=2)

@@ -1,0 +1,95 @@
+"""What a fleet lets in: each node's own reply, in time, and not too large."""
+
+import json
+from collections import Counter
+from time import sleep
+
+import pytest
+
+pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
+
+from flwr.app import Array, ConfigRecord, Context, Message, RecordDict
+from flwr.app.message.arraychunk import ArrayChunk
+
+from lidfl.flower import codec
+from lidfl.flower.codec import ENVELOPE, Ask
+from lidfl.flower.fleet import Fleet, Limits, Refused, bounded
+from tests.flower.local_grid import LocalGrid
+from tests.flower.nodes import QUICK, ballot, replying, silent
+
+
+def test_an_array_that_names_one_piece_a_million_times_is_not_assembled() -> None:
+    piece = ArrayChunk(memoryview(bytes(5_000_000)))
+    array = Array("float32", (1_250_000,), codec.RAW, bytes(5_000_000))
+    head, body = array.deflate().split(b"{", 1)
+    bomb = json.loads(b"{" + body) | {"arraychunk_ids": [0] * 1_000_000}
+    content = head + json.dumps(bomb).encode()
+    header = content[: content.index(b"{")].replace(
+        str(len(body) + 1).encode(), str(len(content) - len(head)).encode()
+    )
+    with bounded(20_000_000, 1.0), pytest.raises(Refused, match="too large"):
+        Array.inflate(header + content[len(head) :], {piece.object_id: piece})
+    with bounded(20_000_000, 1.0):
+        assert len(Array.inflate(array.deflate(), {piece.object_id: piece}).data) == 5_000_000
+
+
+def raising(_message: Message, _context: Context) -> None:
+    raise RuntimeError("out of order")
+
+
+def ask_all(grid: LocalGrid, limits: Limits = QUICK) -> tuple[dict[int, RecordDict], Counter[str]]:
+    fleet = Fleet(grid, limits)
+    contents = {node: codec.pack_ask(Ask("vote")) for node in fleet.nodes()}
+    found = dict(fleet.ask(contents, "evaluate", "0", most_bytes=100))
+    return found, fleet.refused
+
+
+def test_a_node_that_is_silent_or_fails_costs_only_its_own_reply() -> None:
+    found, refused = ask_all(LocalGrid({1: (silent, {}), 2: (replying(ballot), {}), 3: (raising, {})}))
+    assert list(found) == [2]
+    assert refused == {"late": 1, "failed": 1}
+
+
+def test_a_reply_counts_only_with_the_secret_of_its_own_request() -> None:
+    def without(message: Message, _: Context) -> Message:
+        return Message(ballot(), reply_to=message)
+
+    def guessed(message: Message, _: Context) -> Message:
+        content = ballot()
+        content[ENVELOPE] = ConfigRecord({"secret": "0" * 32})
+        return Message(content, reply_to=message)
+
+    seen: list[Message] = []
+
+    def replayed(message: Message, _: Context) -> Message:
+        seen.append(message)
+        content = ballot()
+        content[ENVELOPE] = ConfigRecord({"secret": seen[0].content.config_records[ENVELOPE]["secret"]})
+        return Message(content, reply_to=message)
+
+    grid = LocalGrid({1: (without, {}), 2: (guessed, {}), 3: (replayed, {})})
+    found, refused = ask_all(grid)
+    assert list(found) == [3]
+    found, refused = ask_all(grid)
+    assert not found, "an old secret is worth nothing"
+    assert refused["forged"] == 6, "each is asked once more"
+
+
+def test_each_node_has_a_secret_of_its_own_in_every_request() -> None:
+    grid = LocalGrid({node: (replying(ballot), {}) for node in range(1, 6)})
+    for _ in range(3):
+        ask_all(grid)
+    secrets = {str(message.content.config_records[ENVELOPE]["secret"]) for message in grid.pushed}
+    assert len(secrets) == 15
+
+
+def test_messages_in_flight_are_bounded_and_live_as_long_as_their_deadline() -> None:
+    def slowly(_message: Message) -> RecordDict:
+        sleep(0.05)
+        return ballot()
+
+    grid = LocalGrid({node: (replying(slowly), {}) for node in range(1, 21)})
+    found, _ = ask_all(grid, Limits(in_flight=3, deadline=5.0, poll=0.01))
+    assert len(found) == 20
+    assert grid.most_in_flight == 3
+    assert {message.metadata.ttl for message in grid.pushed} == {5.0}

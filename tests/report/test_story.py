@@ -1,0 +1,56 @@
+"""What stands on a page: of a run, finished or not, and of a sweep."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lidfl.report.figures.base import Figure
+from lidfl.report.page import TableSection
+from lidfl.report.story import compose, sweep_page
+from tests.report.by_hand import FIVE, GOOD_LINE, played, put_run
+
+
+def test_an_unfinished_run_gets_its_report_and_is_called_unfinished(tmp_path: Path) -> None:
+    run = put_run(tmp_path / "run", GOOD_LINE[:3])
+    page = compose([run])
+    assert page.notices == [
+        "This run is unfinished: 3 of 5 rounds are recorded. "
+        f"Go on with: lidfl run --config {run}/experiment.toml --resume"
+    ]
+    assert [figure.name for figure in page.figures] == ["accuracy", "loss", "lineage", "votes", "margin", "time"]
+    assert "1" in {fact.value for fact in page.facts if "margin" in fact.what}
+
+
+def test_a_single_model_that_diverged_says_so_and_has_no_lineage(tmp_path: Path) -> None:
+    own = FIVE.with_settings(method="fedavg", list_size=1, attack="gauss")
+    bare: dict[str, Any] = {"born": (), "honest": {}, "votes": {0: 0}, "loss": {}, "removed": (), "margin": None}
+    records = [replace(record, **bare) for record in GOOD_LINE[:2]]
+    summary = {"test_accuracy": 0.1, "deployed_accuracy": 0.1, "diverged_at": 2}
+    page = compose([put_run(tmp_path / "run", records, own, summary)])
+    assert page.notices == [
+        "The model diverged: after round 2 no client could train it to finite numbers. "
+        "The run stopped there and keeps its accuracy for the 3 rounds left.",
+        "fedavg keeps one model and holds no vote, so there are no votes, no validation losses and no lineage "
+        "to draw.",
+    ]
+    assert [figure.name for figure in page.figures] == ["time"]
+
+
+def test_of_too_many_methods_the_best_are_drawn_and_the_table_has_all() -> None:
+    runs = [played("lidfl", 1, rate, learning_rate=rate) for rate in (number / 100 for number in range(1, 31))]
+    page = sweep_page("grid", runs)
+    assert [key.label for key in page.methods] == [f"lidfl {number / 100}" for number in range(17, 31)]
+    curves, _, table = page.blocks
+    assert isinstance(curves, Figure)
+    assert isinstance(table, TableSection)
+    assert "Only the 14 best of 30 methods are drawn; the table has them all." in curves.caption
+    assert len(table.grid.rows) == 30
+
+
+def test_a_folder_of_runs_counts_what_is_unfinished(tmp_path: Path) -> None:
+    summary = {"test_accuracy": 0.7, "deployed_accuracy": 0.8}
+    put_run(tmp_path / "runs" / "a", GOOD_LINE, summary=summary)
+    put_run(tmp_path / "runs" / "b", GOOD_LINE[:2])
+    page = compose([tmp_path / "runs"])
+    assert page.notices == ["1 run without a result yet: left out."]
+    assert [figure.name for figure in page.figures] == ["curves", "heatmap", "lineage-1"]

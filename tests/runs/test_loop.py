@@ -1,0 +1,154 @@
+"""A run that is killed, at any moment, and resumed equals one that was left alone."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from lidfl import Experiment, run
+from lidfl.methods.aggregators import aggregator
+from lidfl.methods.method import METHODS
+from lidfl.runs.loop import Progress
+from lidfl.runs.state import load_state, rounds_done_in
+from tests.command import lidfl, lines_without_times, start, wait_until
+
+SETTINGS: list[str | int] = ["--rounds", 300, "--local-steps", 40, "--checkpoint-every", 7]
+SETTINGS += ["--attack", "lie", "--vote-attack", "random"]
+
+
+def assert_same_run(first: Path, second: Path) -> None:
+    assert (first / "models.safetensors").read_bytes() == (second / "models.safetensors").read_bytes()
+    assert lines_without_times(first) == lines_without_times(second)
+
+
+def test_killed_again_and_again_the_result_is_the_same_bit_for_bit(tmp_path: Path) -> None:
+    lidfl("run", *SETTINGS, "--out", "alone", cwd=tmp_path)
+    checkpoint = tmp_path / "killed" / "checkpoint.safetensors"
+    for rounds in (1, 90, 200):
+        process = start("run", *SETTINGS, "--out", "killed", "--resume", cwd=tmp_path)
+
+        def come_so_far(rounds: int = rounds) -> bool:
+            return checkpoint.exists() and rounds_done_in(checkpoint) >= rounds
+
+        wait_until(come_so_far, "the run makes no progress")
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        assert not (tmp_path / "killed" / "summary.json").exists(), "the run was to be killed before its end"
+    lidfl("run", *SETTINGS, "--out", "killed", "--resume", cwd=tmp_path)
+    assert_same_run(tmp_path / "alone", tmp_path / "killed")
+
+
+def test_ctrl_c_saves_the_state_and_says_how_to_go_on(tmp_path: Path) -> None:
+    process = start("run", *SETTINGS, "--checkpoint-every", "1000", "--out", "stopped", cwd=tmp_path)
+    assert process.stdout is not None
+    for line in process.stdout:  # ends with the process, at the latest
+        if "round 5/" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "lidfl run --config stopped/experiment.toml --resume" in out
+    assert load_state(tmp_path / "stopped" / "checkpoint.safetensors").rounds_done >= 5
+    lidfl("run", "--config", "stopped/experiment.toml", "--resume", cwd=tmp_path)
+    lidfl("run", *SETTINGS, "--out", "alone", cwd=tmp_path)
+    assert_same_run(tmp_path / "alone", tmp_path / "stopped")
+
+
+class Stop(Exception):
+    """Stands for a crash between two rounds."""
+
+
+def crash_and_resume(experiment: Experiment, stop_at: int) -> None:
+    """Run an experiment that crashes after a round, and resume it."""
+
+    def crash(progress: Progress) -> None:
+        if progress.record.number == stop_at:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run(experiment, observe=crash)
+    run(experiment, resume=True)
+
+
+@pytest.mark.parametrize("method", [*METHODS, *aggregator])
+def test_whatever_the_method_a_crash_changes_no_record(tmp_path: Path, method: str) -> None:
+    """Single models used to miss a loss in the first round after the checkpoint."""
+    settings = dict(method=method, rounds=10, checkpoint_every=4, eval_every=3, attack="gauss", local_steps=2)
+    alone, crashed = (Experiment.of(settings | dict(out=str(tmp_path / name))) for name in ("alone", "crashed"))
+    run(alone)
+    crash_and_resume(crashed, stop_at=5)
+    assert_same_run(Path(alone.out), Path(crashed.out))
+
+
+@pytest.mark.parametrize("stop_at", [1, 4, 5, 9])
+def test_a_crash_after_any_round_loses_nothing_that_was_saved(tmp_path: Path, stop_at: int) -> None:
+    settings = dict(rounds=10, checkpoint_every=4, eval_every=3, attack="gauss")
+    alone, crashed = (Experiment.of(settings | dict(out=str(tmp_path / name))) for name in ("alone", "crashed"))
+    run(alone)
+    crash_and_resume(crashed, stop_at)
+    assert_same_run(Path(alone.out), Path(crashed.out))
+
+
+def test_a_torn_last_line_is_dropped_on_resume(tmp_path: Path) -> None:
+    experiment = Experiment(rounds=6, checkpoint_every=3, out=str(tmp_path / "run"))
+    run(experiment)
+    before = lines_without_times(tmp_path / "run")
+    with (tmp_path / "run" / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 6, "vo')
+    run(experiment, resume=True)
+    assert lines_without_times(tmp_path / "run") == before
+
+
+def test_a_finished_run_can_be_made_longer(tmp_path: Path) -> None:
+    short = Experiment(rounds=10, eval_every=5, out=str(tmp_path / "run"))
+    long = short.with_settings(rounds=20)
+    run(short)
+    run(long, resume=True)
+    other = long.with_settings(out=str(tmp_path / "other"))
+    run(other)
+    assert_same_run(Path(long.out), Path(other.out))
+
+
+def test_a_run_that_is_made_longer_is_unfinished_until_it_ends(tmp_path: Path) -> None:
+    short = Experiment(rounds=4, out=str(tmp_path / "run"))
+    run(short)
+    there = []
+
+    def look(_: Progress) -> None:
+        there.append((tmp_path / "run" / "summary.json").exists())
+
+    run(short.with_settings(rounds=6), resume=True, observe=look)
+    assert there == [False, False]
+
+
+def test_a_single_model_that_diverges_stops_and_keeps_its_accuracy(tmp_path: Path) -> None:
+    exploding = Experiment(method="fedavg", attack="none", learning_rate=1e38, rounds=50, out=str(tmp_path / "run"))
+    summary = run(exploding)
+    assert summary["diverged_at"] <= 5
+    assert len(lines_without_times(tmp_path / "run")) == summary["diverged_at"]
+    assert summary["rounds"] == 50
+    assert 0 <= summary["test_accuracy"] <= 0.3
+    assert run(exploding, resume=True)["diverged_at"] == summary["diverged_at"], "resumed, it has still ended"
+    healthy = run(exploding.with_settings(learning_rate=0.01, rounds=3, out=str(tmp_path / "healthy")))
+    assert healthy["diverged_at"] is None
+
+
+def test_a_round_without_a_vote_has_no_margin(tmp_path: Path) -> None:
+    """It used to have the margin of an earlier round."""
+    from lidfl import RunDirectory, attack
+
+    @attack
+    def sometimes_nan(own: object) -> object:  # an update that the server refuses
+        """Send what is not a number."""
+        return own * float("nan")  # type: ignore[operator]
+
+    try:
+        experiment = Experiment(attack="sometimes_nan", rounds=12, out=str(tmp_path / "run"))
+        run(experiment)
+    finally:
+        del attack.functions["sometimes_nan"]
+    records = list(RunDirectory(experiment.out).records())
+    held = [bool(record.born) for record in records]
+    assert set(held) == {True, False}
+    assert [record.margin is not None for record in records] == held

@@ -1,0 +1,57 @@
+"""A client picks by its own data, and needs nothing of the run but its models."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lidfl
+from lidfl import Experiment, LidflError, RunDirectory, pick, run
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of five models, under an attack that is not there any more."""
+    out = tmp_path_factory.mktemp("picking") / "run"
+
+    @lidfl.attack
+    def bygone(own: object) -> object:
+        """Send the update the wrong way."""
+        return -own  # type: ignore[operator]
+
+    run(Experiment(attack="bygone", byzantine_fraction=0.8, rounds=15, out=str(out)))
+    del lidfl.attack.functions["bygone"]
+    return out
+
+
+def test_a_client_takes_the_model_of_its_lowest_loss(finished: Path, tmp_path: Path) -> None:
+    choice = pick(finished, client=2, out=tmp_path / "mine.safetensors")
+    assert len(choice.losses) == 5
+    assert choice.position == choice.losses.argmin()
+    assert choice.path.exists()
+
+
+def test_reading_a_run_does_not_need_the_attack_that_it_names(finished: Path) -> None:
+    assert RunDirectory(finished).experiment().attack == "bygone"
+    with pytest.raises(LidflError, match="unknown attack 'bygone'"):
+        Experiment.from_toml(finished / "experiment.toml")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(client=20), "there is no client 20; the run has clients 0 … 19"),
+        (dict(client=-1), "there is no client -1"),
+        ({}, "whose data"),
+        (dict(client=0, out="/dev/null/x"), "cannot write /dev/null/x"),
+    ],
+)
+def test_slips_are_named(finished: Path, options: dict[str, object], message: str) -> None:
+    with pytest.raises(LidflError, match=message):
+        pick(finished, **options)  # type: ignore[arg-type]
+
+
+def test_data_with_more_classes_than_the_models_know_is_refused(finished: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "own.npz", x=np.zeros((30, 8, 8), np.float32), y=np.arange(30) % 11)
+    with pytest.raises(LidflError, match="classes that the models do not: they know 0 … 9"):
+        pick(finished, dataset=f"npz:{tmp_path / 'own.npz'}")

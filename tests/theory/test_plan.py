@@ -1,0 +1,102 @@
+"""Plans: what is asked, what is refused, and what people and programs read."""
+
+import json
+import math
+import sys
+from fractions import Fraction
+from pathlib import Path
+from subprocess import check_output
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lidfl.errors import LidflError
+from lidfl.settings.experiment import Experiment
+from lidfl.theory import Question, as_dict, plan
+from tests.command import lidfl
+
+
+def test_plan_counts_clients_as_an_experiment_does() -> None:
+    for clients in (10, 20, 35, 101):
+        for fraction in ("0.1", "0.3", "0.6", "0.8", "0.95"):
+            experiment = Experiment(num_clients=clients, byzantine_fraction=float(fraction))
+            electorate = Question(clients=clients, honest_fraction=float(1 - Fraction(fraction))).electorate
+            assert (electorate.num_honest, electorate.list_size) == (experiment.num_honest, experiment.list_size)
+
+
+@given(
+    clients=st.integers(1, 60),
+    share=st.floats(0.01, 1),
+    p=st.floats(0.5, 1),
+    candidates=st.integers(1, 3),
+    voters=st.integers(0, 5),
+    delta=st.floats(1e-12, 0.5),
+    size=st.none() | st.integers(1, 4),
+)
+@settings(max_examples=50)
+def test_every_plan_can_be_written_as_json(
+    clients: int, share: float, p: float, candidates: int, voters: int, delta: float, size: int | None
+) -> None:
+    question = Question(
+        clients=clients,
+        honest_fraction=share,
+        p=p,
+        candidates=min(candidates, clients),
+        voters=min(voters, clients),
+        delta=delta,
+        list_size=size,
+    )
+    made = json.loads(json.dumps(as_dict(plan(question)), allow_nan=False))
+    assert all(figure["sentence"].endswith(".") for figure in made["figures"].values())
+    for key, figure in made["figures"].items():
+        if "failure" in key or "good" in key:
+            assert 0 <= figure["value"] <= 1
+    rounds = [point["round"] for point in made["curve"]]
+    assert rounds == sorted(set(rounds))
+    assert {0, 1, 10, 100, 1500} <= set(rounds)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (dict(clients=35), "give either --honest, such as 14, or --honest-fraction"),
+        (dict(honest=3), "--clients is missing"),
+        (dict(clients=35, honest=36), "--honest must be at least 1 and at most 35, not 36"),
+        (dict(clients=35, honest=14, p=0.0), "--p must be above 0 and at most 1"),
+        (dict(clients=35, honest=14, alpha=2.0), "--beta must be at least 2"),
+        (dict(clients=35, honest=14, delta=0.6), "--delta must be above 0 and at most 0.5"),
+        (dict(clients=35, honest=14, list_size=0), "--list-size must be at least 1"),
+        (dict(clients=35, honest=14, eta=math.nan), "--eta must be above 0"),
+        (dict(clients=35, honest=14, voters=36), "--voters must be at least 0 and at most 35"),
+    ],
+)
+def test_a_question_without_sense_is_refused_in_one_line(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(LidflError, match=message.replace("(", r"\(")):
+        Question(**settings)  # type: ignore[arg-type]
+
+
+def test_a_chance_too_small_for_a_float_is_not_called_zero() -> None:
+    made = plan(Question(clients=1_000_000, honest=400_000))
+    (failure,) = (
+        figure for section in made.sections for figure in section.promises if figure.key == "vote_failure"
+    )
+    assert failure.text == "< 1e-300"
+
+
+def test_plan_speaks_to_people_and_to_programs(tmp_path: Path) -> None:
+    text, _ = lidfl("plan", "--clients", 35, "--honest", 14, cwd=tmp_path)
+    for words in ("a list of 2 models", "The quota holds", "Hoeffding", "--eta (default)", "E[f − f*]"):
+        assert words in text
+    written, _ = lidfl("plan", "--clients", 35, "--honest-fraction", 0.2, "--json", cwd=tmp_path)
+    figures = json.loads(written)["figures"]
+    assert (figures["list_size"]["value"], figures["margin"]["value"]) == (5, 1)
+    _, error = lidfl("plan", "--clients", 35, cwd=tmp_path, expect=2)
+    assert error.startswith("lidfl: give either --honest")
+
+
+def test_the_theory_is_cheap_to_import() -> None:
+    loaded = "{'torch', 'rich', 'scipy.stats'} & set(sys.modules)"
+    assert (
+        check_output([sys.executable, "-c", f"import sys, lidfl.theory; print({loaded})"], text=True) == "set()\n"
+    )
