@@ -11,6 +11,7 @@ from benchmarks import plain
 from benchmarks.problem import Problem, cnn_problem, federated_data, lr_problem
 from benchmarks.timing import Work, fastest
 from lidfl.methods import aggregators
+from lidfl.protocol import ModelList, Train
 from lidfl.runs.loop import drive
 from lidfl.runs.server import Server, first_list
 from lidfl.seeds import rng_for
@@ -67,12 +68,13 @@ def simulator(model: str, attack: str = "sign_flip") -> Simulator:
 
 def training(problem: Problem, clients: int, target: float, turns: int) -> Workload:
     """Local trainings of the first few clients from one model."""
-    ours, start = simulator(problem.name), plain.flat(problem.module())
+    ours, start = simulator(problem.name, "none"), plain.flat(problem.module())
+    request = Train(0, ModelList.initial(start, 1), dict.fromkeys(range(clients), (0,)))
     images = clients * problem.steps * problem.batch_size
     return Workload(
         f"{problem.name.upper()}, training of {clients} client{'s' if clients > 1 else ''}",
         lambda: [plain.train_client(problem, client, start) for client in range(clients)],
-        lambda: ours.training.train_all([(client, 0) for client in range(clients)], start[None], 0),
+        lambda: ours.answer(request),
         target,
         turns,
         2 * LR_FLOPS * images if problem.name == "lr" else None,

@@ -1,4 +1,4 @@
-"""torch, loaded when it is first used.
+"""torch, and what brings it along, loaded when it is first used.
 
 It takes a second or two to load. A mistyped name, a help text or a plan should not have to wait for it, so every
 module that they come past takes torch from here.
@@ -6,6 +6,8 @@ module that they come past takes torch from here.
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+__all__ = ["nn", "tensor_files", "torch"]
 
 
 class Lazily:
@@ -22,6 +24,7 @@ class Lazily:
 
 if TYPE_CHECKING:
     import torch as torch
+    from safetensors import torch as tensor_files
     from torch import nn as nn
 else:
-    torch, nn = Lazily("torch"), Lazily("torch.nn")
+    torch, nn, tensor_files = Lazily("torch"), Lazily("torch.nn"), Lazily("safetensors.torch")

@@ -79,7 +79,7 @@ def test_a_config_file_and_flags_over_it(tmp_path: Path) -> None:
         (["run", "--num-clients", "1000"], "lidfl: "),
         (["run", "--model", "toy:wrong", "--rounds", "1"], "gives outputs of shape (3,); digits has 10 classes"),
         (["run", "--out", "/dev/null/run"], "/dev/null/run"),
-        (["pick", "nowhere", "--client", "0"], "lidfl: nowhere has no final list"),
+        (["pick", "nowhere", "--client", "0"], "lidfl: nowhere is not a run of lidfl"),
         (["run", "--propose", "all"], "lidfl: --propose is now called --groups"),
         (["run", "--propose=all"], "lidfl: --propose is now called --groups"),
         (
@@ -141,6 +141,12 @@ SLOW = {"torch", "sklearn", "altair", "vl_convert", "joblib", "flwr", "scipy.sta
         "run --atack lie",
         "run --attack lye",
         "run --method krumm",
+        "run --propose all",
+        "table nowhere",
+        "report nowhere",
+        "pick nowhere --client 0",
+        "sweep nowhere.toml",
+        "reproduce nothing",
         "plan --clients 35",
     ],
 )

@@ -43,6 +43,9 @@ class Pick:
         console.print(f"written to {choice.path}", highlight=False, soft_wrap=True)
 
     def _choice(self) -> "Choice":
+        from lidfl.runs.directory import RunDirectory
+
+        RunDirectory(self.run).experiment()  # before anything takes long: is there a run at all?
         if self.app is None:
             from lidfl.runs.picking import pick
 

@@ -1,14 +1,19 @@
 """What clients hold, as tensors: three splits, ragged, never padded."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from lidfl.data.base import Images, Indices
+from lidfl.lazily import torch
 from lidfl.seeds import rng_for
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHUNK = 2048
 """Images in work at a time: wide copies of the whole data are never made."""
@@ -51,7 +56,7 @@ class Shards:
         rows = [self.rows(client) for client in clients.tolist()]
         return np.concatenate(rows), np.array(list(map(len, rows)))
 
-    def to(self, device: torch.device | str) -> "Shards":
+    def to(self, device: torch.device | str) -> Shards:
         """The same split on a device."""
         return replace(self, images=self.images.to(device), labels=self.labels.to(device))
 

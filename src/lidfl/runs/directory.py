@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from safetensors import SafetensorError
-from safetensors.torch import load, save
 
 from lidfl.data.shards import FederatedData, Statistics
 from lidfl.errors import LidflError
 from lidfl.files import read_toml, write_atomically
+from lidfl.lazily import tensor_files
 from lidfl.runs.record import RoundRecord, read_records
 from lidfl.runs.state import State, load_state, rounds_done_in, save_state
 from lidfl.settings.experiment import Experiment
@@ -129,7 +129,7 @@ class RunDirectory:
         try:
             content = path.read_bytes()
             header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-            told, tensors = json.loads(header["__metadata__"]["task"]), load(content)
+            told, tensors = json.loads(header["__metadata__"]["task"]), tensor_files.load(content)
             channels, height, width = told["image_shape"]
             statistics = Statistics(tensors["mean"], tensors["std"])
             return Inputs((channels, height, width), told["num_classes"], statistics)
@@ -225,7 +225,7 @@ class RunDirectory:
         """Keep what a client needs to judge the models with its own data, without the data set of the run."""
         tensors = {"mean": data.statistics.mean.contiguous(), "std": data.statistics.std.contiguous()}
         told = {"image_shape": data.image_shape, "num_classes": data.num_classes}
-        write_atomically(self.path / INPUTS, save(tensors, {"task": json.dumps(told)}))
+        write_atomically(self.path / INPUTS, tensor_files.save(tensors, {"task": json.dumps(told)}))
 
     def unfinish(self) -> None:
         """Take the result back, before a run goes on."""

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from safetensors import SafetensorError
-from safetensors.torch import load, save
 
 from lidfl.errors import LidflError
 from lidfl.files import write_atomically
+from lidfl.lazily import tensor_files
 from lidfl.protocol import ModelList
 
 LONGEST_HEADER = 100_000_000
@@ -33,7 +33,7 @@ def save_state(path: Path, state: State) -> None:
     numbers = {"rounds_done": state.rounds_done, "next_id": models.next_id}
     lists = {"ids": models.ids, "parents": models.parents, "ages": models.ages}
     metadata = {"state": json.dumps(numbers | lists)}
-    write_atomically(path, save({"parameters": models.parameters.cpu().contiguous()}, metadata))
+    write_atomically(path, tensor_files.save({"parameters": models.parameters.cpu().contiguous()}, metadata))
 
 
 def load_state(path: Path, device: str = "cpu") -> State:
@@ -42,7 +42,7 @@ def load_state(path: Path, device: str = "cpu") -> State:
         with path.open("rb") as file:  # opened once: a run may replace it meanwhile
             saved = _header(file)
             file.seek(0)
-            parameters = load(file.read())["parameters"].to(device)
+            parameters = tensor_files.load(file.read())["parameters"].to(device)
         ids, ages, parents = tuple(saved["ids"]), tuple(saved["ages"]), tuple(map(tuple, saved["parents"]))
         return State(saved["rounds_done"], ModelList(parameters, ids, parents, ages, saved["next_id"]))
     except (SafetensorError, KeyError, TypeError, OSError, ValueError) as error:

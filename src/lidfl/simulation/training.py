@@ -1,7 +1,7 @@
 """How simulated clients answer a request to train: honest ones by their work, Byzantine ones by their attack."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ from lidfl.seeds import rng_for, seed_for
 from lidfl.settings.experiment import Experiment
 from lidfl.simulation.cast import Cast
 from lidfl.simulation.judging import Judges
-from lidfl.types import Client, Models, Parameters, Position, Updates
+from lidfl.types import Client, Parameters, Position, Updates
 
 Job: TypeAlias = tuple[Client, Position]
 """A local training: who trains, and which model of the list."""
@@ -59,7 +59,9 @@ class Training:
             workers = [client for client in request.offers if client not in self.silent]
             attackers = [client for client in workers if client in self.cast.byzantine]
             jobs = self._needed(workers, attackers, parents)
-            trained = self.train_all(jobs, request.models.parameters, request.round_index)
+            trained: dict[Job, Parameters] = {}
+            for group, alike in self._alike(jobs, request):
+                trained |= dict(zip(group, self.engine(alike), strict=True))
             sent = {c: trained[c, parents[c]] for c in workers if (c, parents[c]) in trained}
             if not self.poisons_data:
                 for parent in sorted({parents[client] for client in attackers}):
@@ -67,18 +69,15 @@ class Training:
                     sent |= self._forged(trained, accomplices, parent, request, preferred)
             return [(client, Trained(parents[client], sent[client])) for client in workers]
 
-    def train_all(self, jobs: Sequence[Job], models: Models, round_index: int) -> dict[Job, Parameters]:
-        """The updates of clients that train as they should, through the engine in sets of equal shape."""
-        batches = {client: self._batches(client, round_index) for client in {client for client, _ in jobs}}
-        updates: dict[Job, Parameters] = {}
+    def _alike(self, jobs: Sequence[Job], request: Train) -> Iterator[tuple[list[Job], Jobs]]:
+        """Trainings in sets of equal shape, as an engine takes them."""
+        batches = {client: self._batches(client, request.round_index) for client in {client for client, _ in jobs}}
         for size in sorted({rows.shape[1] for rows in batches.values()}):
             group = [job for job in jobs if batches[job[0]].shape[1] == size]
-            starts = models[[parent for _, parent in group]]
+            starts = request.models.parameters[[parent for _, parent in group]]
             rows = torch.from_numpy(np.stack([batches[client] for client, _ in group])).to(starts.device)
-            seeds = (seed_for(self.experiment.seed, "dropout", round_index, client) for client, _ in group)
-            trained = self.engine(Jobs(starts, rows, tuple(seeds)))
-            updates |= dict(zip(group, trained, strict=True))
-        return updates
+            seeds = (seed_for(self.experiment.seed, "dropout", request.round_index, client) for client, _ in group)
+            yield group, Jobs(starts, rows, tuple(seeds))
 
     def _parents(self, request: Train) -> dict[Client, Position]:
         """Which of the models that it is offered each client trains.
