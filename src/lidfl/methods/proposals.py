@@ -17,7 +17,7 @@ import numpy as np
 from lidfl.errors import LidflError
 from lidfl.lazily import torch
 from lidfl.methods.aggregators import Groups, aggregator, means_and_members
-from lidfl.protocol import Asking, Choose, Gathered, Propose, Proposed, same, sample
+from lidfl.protocol import Asking, Choose, Gathered, Propose, Proposed, all_finite, same, sample
 from lidfl.registry import Registry
 from lidfl.types import Client, Parameters, Updates
 
@@ -56,7 +56,8 @@ def jurors(gathered: Gathered, *, stride: float = 1.0) -> Asking:
         return []
     pool = torch.stack([gathered.grown(sender) for sender in senders])
     asked = sample(gathered.clients, gathered.rules.candidates, gathered.rng)
-    choices = yield Choose(gathered.round_index, pool, asked, min(gathered.rules.num_honest, len(senders)))
+    ranks = min(gathered.rules.num_honest, len(senders))
+    choices = yield Choose(gathered.round_index, pool, asked, ranks, gathered.models.parameters)
     chosen = [[senders[row] for row in rows] for rows in choices.values() if rows]
     return [_mean_of(gathered, them, reach) for reach in dict.fromkeys((1.0, stride)) for them in chosen]
 
@@ -73,8 +74,12 @@ def _mean_of(gathered: Gathered, senders: Sequence[Client], stride: float) -> Pr
 @proposal
 def average(gathered: Gathered) -> list[Proposed]:
     """The mean of the list as it stands: several good lines become one."""
-    mean = gathered.models.parameters.mean(0)
-    if any(same(mean, model) for model in gathered.models.parameters):
+    models = gathered.models.parameters
+    mean = models.mean(0)
+    if not all_finite(mean):
+        return []
+    spread = float((models - mean).abs().max())
+    if any(same(mean, model, spread) for model in models):
         return []
     return [Proposed(tuple(range(len(gathered.models))), mean, ())]
 

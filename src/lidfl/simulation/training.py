@@ -21,7 +21,7 @@ from lidfl.seeds import rng_for, seed_for
 from lidfl.settings.experiment import Experiment
 from lidfl.simulation.cast import Cast
 from lidfl.simulation.judging import Judges
-from lidfl.types import Client, Parameters, Position, Updates
+from lidfl.types import Client, Models, Parameters, Position, Updates
 
 Job: TypeAlias = tuple[Client, Position]
 """A local training: who trains, and which model of the list."""
@@ -60,7 +60,8 @@ class Training:
             attackers = [client for client in workers if client in self.cast.byzantine]
             jobs = self._needed(workers, attackers, parents)
             trained: dict[Job, Parameters] = {}
-            for group, alike in self._alike(jobs, request):
+            models, steps = request.models.parameters, self.work.steps
+            for group, alike in self.alike(jobs, models, request.round_index, "batch", steps):
                 trained |= dict(zip(group, self.engine(alike), strict=True))
             sent = {c: trained[c, parents[c]] for c in workers if (c, parents[c]) in trained}
             if not self.poisons_data:
@@ -69,14 +70,17 @@ class Training:
                     sent |= self._forged(trained, accomplices, parent, request, preferred)
             return [(client, Trained(parents[client], sent[client])) for client in workers]
 
-    def _alike(self, jobs: Sequence[Job], request: Train) -> Iterator[tuple[list[Job], Jobs]]:
-        """Trainings in sets of equal shape, as an engine takes them."""
-        batches = {client: self._batches(client, request.round_index) for client in {client for client, _ in jobs}}
+    def alike(
+        self, jobs: Sequence[Job], models: Models, round_index: int, purpose: str, steps: int
+    ) -> Iterator[tuple[list[Job], Jobs]]:
+        """Trainings in sets of equal shape, as an engine takes them; batches are drawn for a purpose."""
+        clients = {client for client, _ in jobs}
+        batches = {client: self._batches(client, round_index, purpose)[:steps] for client in clients}
         for size in sorted({rows.shape[1] for rows in batches.values()}):
             group = [job for job in jobs if batches[job[0]].shape[1] == size]
-            starts = request.models.parameters[[parent for _, parent in group]]
+            starts = models[[parent for _, parent in group]]
             rows = torch.from_numpy(np.stack([batches[client] for client, _ in group])).to(starts.device)
-            seeds = (seed_for(self.experiment.seed, "dropout", request.round_index, client) for client, _ in group)
+            seeds = (seed_for(self.experiment.seed, "dropout", round_index, client) for client, _ in group)
             yield group, Jobs(starts, rows, tuple(seeds))
 
     def _parents(self, request: Train) -> dict[Client, Position]:
@@ -125,6 +129,9 @@ class Training:
             honest=_rows(trained, self.cast.honest, parent) if "honest" in wants else None,
             start=request.models.parameters[parent],
             preferred=preferred,
+            layers=self.network.shapes,
+            attackers=len(attackers),
+            round_index=request.round_index,
             num_byzantine=len(self.cast.byzantine),
             num_classes=self.data.num_classes,
             rng=rng_for(self.experiment.seed, "attack", request.round_index, parent),
@@ -136,10 +143,10 @@ class Training:
         ballots = honest_ballots(self.judges.losses(models, np.array(self.cast.honest)))
         return models.parameters[int(np.argmax(first_choices(ballots, len(models))))]
 
-    def _batches(self, client: Client, round_index: int) -> NDArray[np.int64]:
+    def _batches(self, client: Client, round_index: int, purpose: str) -> NDArray[np.int64]:
         """A client's batches as rows of all clients' training images."""
         rows = self.data.train.rows(client)
-        rng = rng_for(self.experiment.seed, "batch", round_index, client)
+        rng = rng_for(self.experiment.seed, purpose, round_index, client)
         return rows[draw_batches(len(rows), self.work, rng)]
 
     def _training_labels(self) -> Tensor:
@@ -175,7 +182,7 @@ class Training:
     def _trial_jobs(self) -> Jobs:
         """A few steps of a few clients, to try engines with."""
         clients = range(min(8, self.experiment.num_clients))
-        batches = [self._batches(client, round_index=0)[:4] for client in clients]
+        batches = [self._batches(client, 0, "batch")[:4] for client in clients]
         size = min(rows.shape[1] for rows in batches)
         rows = torch.from_numpy(np.stack([batch[:, :size] for batch in batches])).to(self.experiment.device)
         return Jobs(self.network.initial().expand(len(clients), -1), rows, tuple(clients))
