@@ -12,7 +12,8 @@ from tests.twin import tiny
 
 
 def test_each_client_ends_with_the_best_model_of_its_own_training(tmp_path: Path) -> None:
-    experiment = tiny(method="local", model="mlp:hidden=5", attack="none", rounds=6, out=str(tmp_path / "run"))
+    settings = dict(method="local", model="mlp:hidden=5", attack="none", vote_attack="none", rounds=6)
+    experiment = tiny(**settings, out=str(tmp_path / "run"))
     summary = run(experiment)
     simulator = Simulator.of(experiment)
     models = RunDirectory(experiment.out).final_state().models.parameters
