@@ -5,6 +5,7 @@
 `lidfl reproduce adversary-digits` and the others run what is missing in `results/`.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -152,6 +153,20 @@ def success(found: Sequence[Kept]) -> str:
     return f"{fmean(run.summary['attack_success'] for run in found):.0%}" if found else "–"
 
 
+def treatments() -> str:
+    """What honest clients tried against a backdoor in what they picked."""
+    path = ROOT / "docs" / "backdoor.json"
+    if not path.exists():
+        return "Not run yet.\n"
+    told = json.loads(path.read_text(encoding="utf-8"))
+    lines = [
+        [row["dataset"], row["model"], row["treatment"], f"{row['success']:.0%}", f"{row['accuracy']:.3f}"]
+        for row in told["rows"]
+    ]
+    head = ["data set", "model", "what is done", "trigger works", "accuracy"]
+    return markdown(head, lines) + f"\nSeeds {', '.join(map(str, told['seeds']))}; commit {told['commit']}.\n"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "digits": digits,
     "femnist": femnist,
@@ -159,6 +174,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "absence": absence,
     "assumed": assumed,
     "backdoor": backdoor,
+    "treatments": treatments,
 }
 
 
