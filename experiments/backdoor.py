@@ -2,8 +2,8 @@
 
     python -m experiments.backdoor      runs, and writes docs/backdoor.json; docs/adversary.md has its table
 
-Tried on the model that each honest client picks: training it on its own data, and folding inputs that never change in
-its own data into the biases, so that nothing can be read from them.
+Tried on the model that each honest client picks: training it on its own data, and folding inputs that never change
+in its own data into the biases, so that nothing can be read from them.
 """
 
 import json
