@@ -40,7 +40,7 @@ def as_picked(_simulator: Simulator, _client: Client, model: Parameters) -> Para
 
 def tuned(simulator: Simulator, client: Client, model: Parameters) -> Parameters:
     """The model after some local trainings on own data."""
-    own = SimulatedOwn(client, simulator.training, simulator.judges)
+    own = SimulatedOwn(client, simulator.workshop, simulator.judges)
     for part in range(TUNINGS):
         model = own.trained(model, part)
     return model
@@ -89,11 +89,11 @@ def measured(dataset: str, model: str, rounds: int, seed: int) -> dict[str, tupl
         run(experiment)
         models = RunDirectory(experiment.out).final_state().models.parameters
     simulator = Simulator.of(experiment)
-    trigger = trigger_of(simulator.training.attack)
+    trigger = trigger_of(simulator.workshop.attack)
     assert trigger is not None
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in TREATMENTS}
     for client in simulator.cast.honest:
-        own = SimulatedOwn(client, simulator.training, simulator.judges)
+        own = SimulatedOwn(client, simulator.workshop, simulator.judges)
         picked = models[int(own.losses(models).argmin())]
         for name, treat in TREATMENTS.items():
             used = treat(simulator, client, picked)

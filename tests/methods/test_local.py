@@ -24,10 +24,10 @@ def test_each_client_ends_with_the_best_model_of_its_own_training(tmp_path: Path
         model = best = simulator.network.initial()
         for round_index in range(experiment.rounds):
             rng = rng_for(experiment.seed, "batch", round_index, client)
-            rows = torch.from_numpy(draw_batches(len(labels), simulator.training.work, rng))
+            rows = torch.from_numpy(draw_batches(len(labels), simulator.workshop.work, rng))
             seed = seed_for(experiment.seed, "dropout", round_index, client)
             model = model + local_update(
-                simulator.network, model, images, labels, rows, simulator.training.work, seed
+                simulator.network, model, images, labels, rows, simulator.workshop.work, seed
             )
             now, before = candidate_losses(simulator.network, torch.stack([model, best]), *validation)
             best = model if now < before else best

@@ -56,12 +56,12 @@ def test_in_a_round_it_knows_it_from_what_it_trained_of_its_own_choice() -> None
 
 def test_lookahead_judges_what_becomes_of_a_model_by_the_clients_own_steps() -> None:
     simulator, request, clients, losses = judged(lookahead=2)
-    client, training = clients[0], simulator.training
+    client, shop = clients[0], simulator.workshop
     images, labels = simulator.data.train.of(client)
     rng = rng_for(simulator.experiment.seed, "lookahead", 3, client)
-    rows = torch.from_numpy(draw_batches(len(labels), training.work, rng)[:2])
+    rows = torch.from_numpy(draw_batches(len(labels), shop.work, rng)[:2])
     start = request.models[1]
-    reached = start + local_update(simulator.network, start, images, labels, rows, training.work)
+    reached = start + local_update(simulator.network, start, images, labels, rows, shop.work)
     expected = candidate_losses(simulator.network, reached[None], *simulator.data.validation.of(client))
     np.testing.assert_allclose(losses[0, 1], expected[0], rtol=1e-4)
 

@@ -6,8 +6,9 @@ that of `client.local_update`, job by job, within float32's rounding.
 | engine | for | how |
 |---|---|---|
 | `linear` | softmax regression | the gradient in closed form, all jobs in one matrix product |
+| `native` | chains of convolutions, pooling, ReLU and linear layers | compiled C++, in `native/` |
 | `vmap` | modules without random layers or running statistics | autograd, all jobs at once |
-| `loop` | any module | one job after the other; the fastest there is for convolutions on a CPU |
+| `loop` | any module | one job after the other |
 """
 
 import logging
@@ -23,6 +24,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from lidfl.learning.client import LocalTraining, local_update, logits
+from lidfl.learning.native.build import NativeUnavailable, library
+from lidfl.learning.native.engine import native, native_logits, runs
 from lidfl.learning.parameters import Network
 from lidfl.types import Models, Parameters, Updates
 
@@ -149,11 +152,14 @@ def linear(network: Network, training: LocalTraining, images: Tensor, labels: Te
     return train
 
 
-def logits_for(network: Network) -> Callable[[Parameters, Tensor], Tensor]:
+def logits_for(network: Network, engine: str = "auto") -> Callable[[Parameters, Tensor], Tensor]:
     """How a model's logits are computed: for softmax regression in one product over whole vector registers.
 
-    Its logits may have more columns than there are classes; those have no probability.
+    Its logits may have more columns than there are classes; those have no probability. What the native engine
+    trains, it evaluates too.
     """
+    if engine == "native":
+        return native_logits(network)
     if not is_linear(network.module):
         return partial(logits, network)
     classes, inputs = _linear_shape(network)
@@ -184,7 +190,7 @@ def _filled(size: int) -> int:
     return -(-size // REGISTER) * REGISTER
 
 
-ENGINES: dict[str, Build] = {"linear": linear, "vmap": batched, "loop": loop}
+ENGINES: dict[str, Build] = {"linear": linear, "native": native, "vmap": batched, "loop": loop}
 AGREEMENT = 1e-5
 """How far two engines' updates may lie apart, relative to the largest entry."""
 
@@ -196,14 +202,26 @@ def is_linear(module: nn.Module) -> bool:
     return types == [nn.Flatten, nn.Linear] and layers[1].bias is not None
 
 
-def candidate_engines(network: Network) -> list[str]:
-    """The engines that may be right for a network.
+def candidate_engines(network: Network, images: Tensor) -> list[str]:
+    """The engines that may be right for a network and such images, the surest choice first.
 
     Jobs that run at once cannot share a buffer that training writes to, so BatchNorm takes the loop.
     """
     if is_linear(network.module):
         return ["linear"]
+    if runs(network, images.shape[1:]) and images.device.type == "cpu":
+        return ["native"] if _compiled() else ["loop"]
     return ["loop"] if network.untrained or network.counters else ["loop", "vmap"]
+
+
+def _compiled() -> bool:
+    """Whether the native engine is there; if not, that is told once."""
+    try:
+        library()
+    except NativeUnavailable as reason:
+        log.info("%s; the torch loop is taken, which is several times slower", reason)
+        return False
+    return True
 
 
 def fastest_engine(build: Callable[[str], Engine], names: list[str], jobs: Jobs) -> str:

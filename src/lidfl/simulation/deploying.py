@@ -9,18 +9,17 @@ from numpy.typing import NDArray
 from lidfl.learning.client import finite_or_inf
 from lidfl.methods.deploying import deploy
 from lidfl.protocol import ModelList
-from lidfl.settings.experiment import Experiment
 from lidfl.simulation.judging import Judges
-from lidfl.simulation.training import Training
+from lidfl.simulation.workshop import Workshop
 from lidfl.types import Client, Models, Parameters
 
 
 class SimulatedOwn:
     """What a simulated client can do with its own data."""
 
-    def __init__(self, client: Client, training: Training, judges: Judges) -> None:
+    def __init__(self, client: Client, workshop: Workshop, judges: Judges) -> None:
         self.client = client
-        self.training = training
+        self.workshop = workshop
         self.judges = judges
 
     def losses(self, models: Models) -> NDArray[np.float64]:
@@ -29,24 +28,24 @@ class SimulatedOwn:
 
     def trained(self, model: Parameters, part: int) -> Parameters:
         """A model after one more local training."""
-        steps = self.training.work.steps
-        ((_, job),) = self.training.alike([(self.client, 0)], model[None], part, "tune", steps)
-        reached = model + self.training.engine(job)[0]
+        steps = self.workshop.work.steps
+        ((_, job),) = self.workshop.alike([(self.client, 0)], model[None], part, "tune", steps)
+        reached = model + self.workshop.engine(job)[0]
         return reached if bool(reached.isfinite().all()) else model
 
     def first(self) -> Parameters:
         """The model that everything began with."""
-        return self.training.network.initial()
+        return self.workshop.network.initial()
 
 
 class Deployment:
     """The models that clients take; what was last asked for is remembered."""
 
-    def __init__(self, experiment: Experiment, training: Training, judges: Judges) -> None:
-        self.experiment = experiment
-        self.training = training
+    def __init__(self, workshop: Workshop, judges: Judges) -> None:
+        self.experiment = workshop.experiment
+        self.workshop = workshop
         self.judges = judges
-        self.rule = deploy.resolve(experiment.deploy)
+        self.rule = deploy.resolve(self.experiment.deploy)
         self._last: tuple[tuple[object, ...], Models] | None = None
 
     def taken(self, models: ModelList, clients: Sequence[Client]) -> Models:
@@ -65,7 +64,7 @@ class Deployment:
             return torch.stack([self._one(models.parameters, client) for client in clients])
 
     def _one(self, models: Models, client: Client) -> Parameters:
-        own = SimulatedOwn(client, self.training, self.judges)
+        own = SimulatedOwn(client, self.workshop, self.judges)
         return self.rule(models, own, rounds=self.experiment.rounds)
 
     def accuracies(self, models: ModelList, clients: Sequence[Client]) -> NDArray[np.float64]:

@@ -12,8 +12,6 @@ from torch import Tensor
 from lidfl.adversaries.backdoors import Trigger
 from lidfl.data.shards import FederatedData, Shards
 from lidfl.learning.client import Measure, finite_or_inf, image_hits
-from lidfl.learning.engines import logits_for
-from lidfl.learning.parameters import Network
 from lidfl.protocol import ModelList
 from lidfl.runs.stopwatch import Stopwatch
 from lidfl.types import Losses, Models, Parameters
@@ -98,8 +96,7 @@ class OncePerModel:
 class Judges:
     """All clients as judges of models: their validation losses and their test accuracies."""
 
-    def __init__(self, data: FederatedData, network: Network, stopwatch: Stopwatch, measure: Measure) -> None:
-        logits = logits_for(network)
+    def __init__(self, data: FederatedData, logits: Logits, stopwatch: Stopwatch, measure: Measure) -> None:
         self.stopwatch = stopwatch
         self.validation = Yardstick(data.validation, logits, measure)
         self.testing = Yardstick(data.test, logits, image_hits)

@@ -13,6 +13,7 @@ import torch
 from lidfl.adversaries.backdoors import trigger_of
 from lidfl.data.shards import FederatedData
 from lidfl.learning.client import flushing_denormals
+from lidfl.learning.engines import logits_for
 from lidfl.learning.parameters import Network
 from lidfl.protocol import Canonical, Choose, Outcome, Replies, Request, Train, Trained, Vote
 from lidfl.runs.directory import RunDirectory, Summary
@@ -31,6 +32,7 @@ from lidfl.simulation.testing import Auditor
 from lidfl.simulation.training import Training
 from lidfl.simulation.voting import Poll, Voting
 from lidfl.simulation.wariness import Wariness
+from lidfl.simulation.workshop import Workshop
 from lidfl.types import Client, Position
 
 log = logging.getLogger(__name__)
@@ -89,12 +91,14 @@ class Simulator:
         self.network = network
         self.stopwatch = Stopwatch()
         self.cast = Cast.of(experiment)
-        self.judges = Judges(data, network, self.stopwatch, measure_of(experiment, data.num_classes))
-        self.training = Training(experiment, data, network, self.cast, self.judges)
-        self.voting = Voting(experiment, self.cast, self.judges, Wariness(experiment, self.training, self.judges))
+        self.workshop = Workshop(experiment, data, network, self.cast)
+        logits = logits_for(network, self.workshop.engine_name)
+        self.judges = Judges(data, logits, self.stopwatch, measure_of(experiment, data.num_classes))
+        self.training = Training(self.workshop, self.judges)
+        self.voting = Voting(experiment, self.cast, self.judges, Wariness(self.workshop, self.judges))
         self.presence = Presence(experiment, self.cast)
-        deployment = Deployment(experiment, self.training, self.judges)
-        self.auditor = Auditor(self.cast, self.judges, deployment, trigger_of(self.training.attack))
+        deployment = Deployment(self.workshop, self.judges)
+        self.auditor = Auditor(self.cast, self.judges, deployment, trigger_of(self.workshop.attack))
 
     @classmethod
     def of(cls, experiment: Experiment) -> "Simulator":
@@ -105,7 +109,7 @@ class Simulator:
     @property
     def engine_name(self) -> str:
         """How local trainings are computed."""
-        return self.training.engine_name
+        return self.workshop.engine_name
 
     def canonical(self) -> Canonical | None:
         """The form that models are brought into, if they are to be."""

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from lidfl.learning.client import beyond_reach, finite_or_inf
 from lidfl.methods.elections import put_last
 from lidfl.protocol import Choose, Vote
-from lidfl.settings.experiment import Experiment
 from lidfl.simulation.judging import Judges
-from lidfl.simulation.training import Training
+from lidfl.simulation.workshop import Workshop
 from lidfl.types import Client, Losses
 
 Lengths = Mapping[Client, float]
@@ -30,9 +29,9 @@ Lengths = Mapping[Client, float]
 class Wariness:
     """How honest clients judge, with what they heed."""
 
-    def __init__(self, experiment: Experiment, training: Training, judges: Judges) -> None:
-        self.experiment = experiment
-        self.training = training
+    def __init__(self, workshop: Workshop, judges: Judges) -> None:
+        self.experiment = workshop.experiment
+        self.workshop = workshop
         self.judges = judges
 
     def judged(self, losses: Losses, request: Vote | Choose, clients: Sequence[Client], lengths: Lengths) -> Losses:
@@ -50,8 +49,8 @@ class Wariness:
         jobs = [(client, place) for client in clients for place in range(len(models))]
         losses = np.empty((len(clients), len(models)))
         with self.judges.stopwatch.timed("lookahead"):
-            for group, alike in self.training.alike(jobs, models, request.round_index, "lookahead", steps):
-                reached = alike.starts + self.training.engine(alike)
+            for group, alike in self.workshop.alike(jobs, models, request.round_index, "lookahead", steps):
+                reached = alike.starts + self.workshop.engine(alike)
                 for (client, place), model in zip(group, reached, strict=True):
                     loss = finite_or_inf(self.judges.validation.means(model[None], np.array([client])))
                     losses[clients.index(client), place] = loss[0, 0]
@@ -61,10 +60,10 @@ class Wariness:
     def _first_lengths(self) -> NDArray[np.float64]:
         """How far each honest client's training takes the first model; 0 for the others, who do not need it."""
         lengths = np.zeros(self.experiment.num_clients)
-        jobs = [(client, 0) for client in self.training.cast.honest]
-        first = self.training.network.initial()[None]
-        for group, alike in self.training.alike(jobs, first, 0, "reach", self.experiment.local_steps):
-            updates = torch.linalg.vector_norm(self.training.engine(alike), dim=1).tolist()
+        jobs = [(client, 0) for client in self.workshop.cast.honest]
+        first = self.workshop.network.initial()[None]
+        for group, alike in self.workshop.alike(jobs, first, 0, "reach", self.experiment.local_steps):
+            updates = torch.linalg.vector_norm(self.workshop.engine(alike), dim=1).tolist()
             for (client, _), length in zip(group, updates, strict=True):
                 lengths[client] = length
         return lengths

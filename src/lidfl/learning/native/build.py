@@ -1,0 +1,119 @@
+"""The C++ engine, compiled on this machine at first use and kept in the user's cache."""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+SOURCES = Path(__file__).parent
+MAIN = "engine.cpp"
+FLAGS = (
+    *("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"),
+    *("-fno-math-errno", "-fno-trapping-math"),  # NaN and infinities keep their meaning
+)
+COMPILERS = ("c++", "g++", "clang++")
+PATIENCE = 300
+"""Seconds that the compiler may take; it needs about six."""
+
+
+class NativeUnavailable(Exception):
+    """There is no compiled engine here; the reason is one line."""
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL:
+    """The compiled engine; NativeUnavailable where there is no compiler or it fails."""
+    try:
+        return _declared(ctypes.CDLL(str(built())))
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NativeUnavailable(f"the C++ engine cannot be built: {_reason(error)}") from error
+
+
+def is_available() -> bool:
+    """Whether the engine can be compiled and loaded."""
+    try:
+        library()
+    except NativeUnavailable:
+        return False
+    return True
+
+
+def built() -> Path:
+    """The compiled file, for this source, compiler and processor."""
+    command = [*_compiler(), *FLAGS]
+    version = subprocess.run([*_compiler(), "--version"], capture_output=True, check=True, timeout=PATIENCE).stdout
+    parts = [*_source_texts(), " ".join(command).encode(), version, _processor().encode()]
+    key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
+    target = _cache() / f"native-{key}.so"
+    if not target.exists():
+        _compile(command, target)
+    return target
+
+
+def _compile(command: list[str], target: Path) -> None:
+    """Compile to a file of its own, which then takes the name: two processes may do so at once."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="building-") as directory:
+        output = Path(directory) / target.name
+        arguments = [*command, str(SOURCES / MAIN), "-o", str(output)]
+        subprocess.run(arguments, capture_output=True, check=True, timeout=PATIENCE)
+        os.replace(output, target)
+
+
+def _compiler() -> list[str]:
+    """$CXX, else the first compiler there is."""
+    chosen = shlex.split(os.environ.get("CXX", ""))
+    if chosen:
+        return chosen
+    for name in COMPILERS:
+        if shutil.which(name):
+            return [name]
+    raise NativeUnavailable("the C++ engine needs a compiler: there is no c++, g++ or clang++ here")
+
+
+def _source_texts() -> list[bytes]:
+    files = sorted([*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")])
+    return [file.name.encode() + file.read_bytes() for file in files]
+
+
+def _processor() -> str:
+    """What -march=native depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    wanted = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(dict.fromkeys(line for line in lines if line.startswith(wanted)))
+
+
+def _cache() -> Path:
+    """Where compiled files lie."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lidfl"
+
+
+def _reason(error: Exception) -> str:
+    """The first line that says why."""
+    if isinstance(error, subprocess.CalledProcessError) and error.stderr:
+        lines: list[str] = error.stderr.decode(errors="replace").splitlines()
+        return next((line for line in lines if "error" in line), lines[0])
+    return str(error)
+
+
+def _declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
+    """The library with the types of its functions."""
+    pointer, number, real = ctypes.c_void_p, ctypes.c_int, ctypes.c_float
+    loaded.lidfl_parameters.argtypes = [pointer]
+    loaded.lidfl_train.argtypes = [
+        *[pointer] * 5,  # shape, images, labels, starts, rows
+        *[number] * 3,  # jobs, steps, batch
+        *[real] * 2,  # learning rate, momentum
+        *(number, pointer, pointer),  # threads, updates, reliable
+    ]
+    loaded.lidfl_logits.argtypes = [pointer, pointer, pointer, number, number, pointer]
+    return loaded

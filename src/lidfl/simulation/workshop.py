@@ -1,0 +1,109 @@
+"""Where simulated clients work: their training data, poisoned where that is the attack, and an engine for it."""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lidfl.adversaries.attacks import attack
+from lidfl.data.shards import DrawnShards, FederatedData
+from lidfl.errors import LidflError
+from lidfl.learning.client import LocalTraining, draw_batches
+from lidfl.learning.engines import ENGINES, Engine, Jobs, candidate_engines, fastest_engine
+from lidfl.learning.native import NativeUnavailable
+from lidfl.learning.parameters import Network
+from lidfl.seeds import rng_for, seed_for
+from lidfl.settings.experiment import Experiment
+from lidfl.simulation.cast import Cast
+from lidfl.types import Client, Models, Position
+
+Job: TypeAlias = tuple[Client, Position]
+"""A local training: who trains, and which model of the list."""
+
+BUILT_IN_ENGINES = {"lr": "linear", "mlp": "vmap"}
+"""What trials found for the models of this package; a user's own is tried, unless one engine is surely right."""
+
+
+class Workshop:
+    """All clients' training data, and an engine."""
+
+    def __init__(self, experiment: Experiment, data: FederatedData, network: Network, cast: Cast) -> None:
+        self.experiment = experiment
+        self.data = data
+        self.network = network
+        self.cast = cast
+        self.attack = attack.resolve(experiment.attack)
+        self.poisons_data = "labels" in self.attack.wants
+        self.work = LocalTraining(
+            experiment.local_steps, experiment.batch_size, experiment.learning_rate, experiment.momentum
+        )
+        self.images, self.labels = self._training_data()
+        self.engine_name = self._engine_name()
+        self.engine = self._build_engine(self.engine_name)
+
+    def alike(
+        self, jobs: Sequence[Job], models: Models, round_index: int, purpose: str, steps: int
+    ) -> Iterator[tuple[list[Job], Jobs]]:
+        """Trainings in sets of equal shape, as an engine takes them; batches are drawn for a purpose."""
+        clients = {client for client, _ in jobs}
+        batches = {client: self._batches(client, round_index, purpose)[:steps] for client in clients}
+        for size in sorted({rows.shape[1] for rows in batches.values()}):
+            group = [job for job in jobs if batches[job[0]].shape[1] == size]
+            starts = models[[parent for _, parent in group]]
+            rows = torch.from_numpy(np.stack([batches[client] for client, _ in group])).to(starts.device)
+            seeds = (seed_for(self.experiment.seed, "dropout", round_index, client) for client, _ in group)
+            yield group, Jobs(starts, rows, tuple(seeds))
+
+    def _batches(self, client: Client, round_index: int, purpose: str) -> NDArray[np.int64]:
+        """A client's batches as rows of all clients' training images."""
+        rows = self.data.train.rows(client)
+        rng = rng_for(self.experiment.seed, purpose, round_index, client)
+        return rows[draw_batches(len(rows), self.work, rng)]
+
+    def _training_data(self) -> tuple[Tensor, Tensor]:
+        """Training images and labels, those of Byzantine clients poisoned if the attack is one on data."""
+        shards = self.data.train
+        if not self.poisons_data:
+            return shards.images, shards.labels
+        if isinstance(shards, DrawnShards):
+            raise LidflError(
+                f"{self.attack.name} poisons a client's own images; choose a partition that deals them"
+            )
+        owners = np.repeat(np.arange(len(shards.sizes)), shards.sizes)
+        theirs = torch.from_numpy(np.isin(owners, sorted(self.cast.byzantine))).to(shards.labels.device)
+        rng = rng_for(self.experiment.seed, "poison")
+        num_classes = self.data.num_classes
+        made = self.attack(images=shards.images, labels=shards.labels, num_classes=num_classes, rng=rng)
+        images, labels = made if isinstance(made, tuple) else (shards.images, made)
+        images = torch.where(theirs[:, None, None, None], images, shards.images)
+        return images, torch.where(theirs, labels, shards.labels)
+
+    def _engine_name(self) -> str:
+        """The engine that was asked for, if it can train the model, or the fastest that can."""
+        names = candidate_engines(self.network, self.images)
+        asked = self.experiment.engine
+        if asked == "auto":
+            known = BUILT_IN_ENGINES.get(self.experiment.model.partition(":")[0])
+            return known or fastest_engine(self._build_engine, names, self._trial_jobs())
+        if asked not in {*names, "loop"}:
+            raise LidflError(
+                f"engine '{asked}' cannot train model '{self.experiment.model}' here; choose {names[0]}"
+            )
+        return asked
+
+    def _build_engine(self, name: str) -> Engine:
+        try:
+            return ENGINES[name](self.network, self.work, self.images, self.labels)
+        except NativeUnavailable as reason:
+            raise LidflError(f"{reason}; set engine (--engine) to loop") from None
+
+    def _trial_jobs(self) -> Jobs:
+        """A few steps of a few clients, to try engines with."""
+        clients = range(min(8, self.experiment.num_clients))
+        batches = [self._batches(client, 0, "batch")[:4] for client in clients]
+        size = min(rows.shape[1] for rows in batches)
+        rows = torch.from_numpy(np.stack([batch[:, :size] for batch in batches])).to(self.experiment.device)
+        return Jobs(self.network.initial().expand(len(clients), -1), rows, tuple(clients))
