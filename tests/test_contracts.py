@@ -37,7 +37,7 @@ def test_every_aggregator_gives_finite_candidates_of_the_right_size(name: str, c
     assert torch.equal(updates, UPDATES[:clients]), "the input is not modified"
 
 
-@pytest.mark.parametrize("name", sorted(aggregator))
+@pytest.mark.parametrize("name", sorted({*aggregator, "flame:noise=0"} - {"flame"}))
 def test_every_aggregator_returns_what_all_clients_agree_on(name: str) -> None:
     agreed = torch.full((5, 3), 0.1)
     outcome = aggregator.resolve(name)(agreed, num_honest=2, rng=np.random.default_rng(0))

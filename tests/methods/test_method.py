@@ -57,7 +57,9 @@ def test_a_name_that_is_taken_is_refused() -> None:
 def test_every_aggregator_is_a_method_that_keeps_one_model() -> None:
     assert resolve_method("gm:iterations=3").aggregate == "gm:iterations=3"
     assert resolve_method("oracle").aggregate == "fedavg"
-    with pytest.raises(LidflError, match="unknown method 'krumm'; choose from lidfl, lidfl-ranked, oracle, cclip"):
+    with pytest.raises(
+        LidflError, match="unknown method 'krumm'; choose from lidfl, lidfl-ranked, oracle, bulyan, caf, cclip"
+    ):
         resolve_method("krumm")
 
 

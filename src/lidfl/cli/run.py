@@ -7,6 +7,7 @@ from typing import Any
 from lidfl.cli.display import print_result, shown
 from lidfl.cli.flags import given_flags, with_flags
 from lidfl.files import read_toml
+from lidfl.settings.checks import refuse_cautions
 from lidfl.settings.experiment import Experiment
 
 
@@ -20,12 +21,16 @@ class RunOptions:
     """Go on from the last checkpoint."""
     overwrite: bool = False
     """Delete the run that is there and start anew."""
+    strict: bool = False
+    """Refuse what would only be warned of, such as a rule beyond its range."""
     quiet: bool = False
     """Show nothing while it runs."""
 
     def __call__(self) -> None:
         """Run the experiment that the file and the flags describe."""
         experiment = Experiment.of(self.settings())
+        if self.strict:
+            refuse_cautions(experiment)
         from lidfl.simulation.simulator import run  # torch, now that all words are right
 
         with shown(experiment, quiet=self.quiet) as observe:

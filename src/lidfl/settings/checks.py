@@ -16,7 +16,8 @@ from lidfl.errors import LidflError
 from lidfl.learning import models
 from lidfl.methods.elections import election
 from lidfl.methods.method import LIST_SETTINGS, resolve_method
-from lidfl.methods.proposals import resolve_proposals
+from lidfl.methods.pipelines import Pipeline, is_pipeline, resolve_pipeline
+from lidfl.methods.proposals import parts_of, resolve_proposals
 
 if TYPE_CHECKING:
     from lidfl.settings.experiment import Experiment
@@ -106,3 +107,31 @@ def check_list(experiment: Experiment) -> None:
     for name in LIST_SETTINGS:
         if name not in heeds and name != "list_size" and getattr(experiment, name) != neutral[name]:
             raise LidflError(f"{name} goes with method = lidfl; leave it out with {method}")
+
+
+def check_search(experiment: Experiment) -> None:
+    """Refuse a rule that would have to search for too long."""
+    workers = experiment.workers or experiment.num_clients
+    honest = max(1, workers * experiment.num_honest // experiment.num_clients)
+    for pipeline in _pipelines(experiment.plays.aggregate or experiment.proposal):
+        pipeline.refuse_endless(workers, honest)
+
+
+def beyond_range(experiment: Experiment) -> list[str]:
+    """What a single model's rule no longer guarantees; what proposes to voters need not guarantee anything."""
+    if experiment.plays.aggregate is None or experiment.plays.ideal:
+        return []
+    (pipeline,) = _pipelines(experiment.plays.aggregate)
+    told = pipeline.caution(experiment.num_clients, experiment.num_honest)
+    return [told] if told else []
+
+
+def refuse_cautions(experiment: Experiment) -> None:
+    """Refuse what would only be warned of."""
+    for caution in experiment.cautions:
+        raise LidflError(f"{caution} (refused by --strict)")
+
+
+def _pipelines(spec: str) -> list[Pipeline]:
+    """The aggregators among the parts of a spec such as `jurors+nnm|krum`."""
+    return [resolve_pipeline(part) for part in parts_of(spec) if is_pipeline(part)]

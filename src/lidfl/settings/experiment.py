@@ -76,6 +76,7 @@ class Experiment:
         checks.check_names(self)
         checks.check_run_name(self.name)
         checks.check_list(self)
+        checks.check_search(self)
 
     @property
     def plays(self) -> Method:
@@ -111,13 +112,15 @@ class Experiment:
     @property
     def cautions(self) -> list[str]:
         """What is allowed and yet likely to be a mistake, each with the way out."""
+        beyond = checks.beyond_range(self)
         several = self.candidates > 1 or self.groups == "all" or "+" in self.proposal
         if self.keeps_list and several and self.election in SINGLE_CHOICE:
             return [
                 f"several candidates a round under {self.election}: honest votes split over them, and colluding "
-                "voters can remove them all; set --election ranked, which keeps one for any number of candidates"
+                "voters can remove them all; set --election ranked, which keeps one for any number of candidates",
+                *beyond,
             ]
-        return []
+        return beyond
 
     @property
     def smallest_list(self) -> int:
