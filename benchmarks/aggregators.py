@@ -1,6 +1,6 @@
 """Aggregators beside ByzFL's: `python -m benchmarks.aggregators`, seconds and memory of one call each.
 
-Every call runs in a process of its own, so that its peak of memory is its own: what it takes besides the input. A call
+Every call runs in a process of its own, so that its peak of memory is its own, as a multiple of the input. A call
 that needs more than ten times the input, or longer than the patience, is given up and said so. ByzFL needs
 `pip install --no-deps byzfl`; empty modules stand in for what it imports besides.
 """
@@ -46,23 +46,27 @@ ALONE = ["bulyan", "mca", "cge", "dnc", "signguard", "flame", "foolsgold", "nnm|
 """Rules that ByzFL does not have."""
 
 
+def call(whose: str, spec: str, f: int) -> Callable[[torch.Tensor], object]:
+    """A rule anew, since some of ByzFL's remember."""
+    if whose == "ByzFL":
+        return PEERS[spec](byzfl_alone.load(), f)
+    pipeline = resolve_pipeline(spec)
+    return lambda given: pipeline.candidates(given, num_honest=len(given) - f, rng=np.random.default_rng(0))
+
+
 def measure(whose: str, spec: str, rows: int, columns: int) -> dict[str, float]:
     """Seconds of the fastest turn, and the peak of memory as a multiple of the input."""
     updates = torch.randn(rows, columns, generator=torch.Generator().manual_seed(1))
     f = (rows - 3) // 4
-    if whose == "ByzFL":
-        call = PEERS[spec](byzfl_alone.load(), f)
-    else:
-        pipeline = resolve_pipeline(spec)
-        call = lambda given: pipeline.candidates(given, num_honest=rows - f, rng=np.random.default_rng(0))  # noqa: E731
-    call(updates[:, :100].clone())  # loads what is loaded at first use
+    call(whose, spec, f)(updates[:, :100].clone())  # loads what is loaded at first use
     size = updates.numel() * updates.element_size()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     resource.setrlimit(resource.RLIMIT_AS, (before * 1024 + 10 * size + 2**32,) * 2)
-    times = []
+    times: list[float] = []
     while len(times) < TURNS and sum(times) < PATIENCE / 4:
+        rule = call(whose, spec, f)
         began = perf_counter()
-        call(updates)
+        rule(updates)
         times.append(perf_counter() - began)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"seconds": min(times), "memory": 1 + (peak - before) * 1024 / size}

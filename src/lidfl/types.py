@@ -1,5 +1,6 @@
 """Tensor shapes and plain types, named once."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -19,6 +20,9 @@ Models: TypeAlias = "Tensor"
 
 Updates: TypeAlias = "Tensor"
 """One update a row, shape (updates, dim)."""
+
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+"""The tensors that a model's vector is made of, in order: names and shapes."""
 
 Losses: TypeAlias = NDArray[np.float64]
 """Mean validation losses, shape (voters, candidates); +inf where a loss is not finite."""

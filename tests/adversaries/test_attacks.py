@@ -151,8 +151,12 @@ def test_no_attack_changes_what_it_sees_and_each_sends_one_row_or_one_vector(nam
             "honest": normal(5, 4, 1),
             "start": normal(1, 4, 2)[0],
             "preferred": normal(1, 4, 3)[0],
+            "layers": {"weight": (2, 1), "bias": (2,)},
+            "attackers": 3,
+            "round_index": 0,
             "num_byzantine": 3,
             "num_classes": 10,
+            "aggregate": fedavg,
             "rng": default_rng(0),
             "labels": torch.arange(10),
         }

@@ -219,7 +219,7 @@ def test_an_honest_juror_picks_the_models_of_its_lowest_losses() -> None:
     start = simulator.network.initial()
     pool = start + torch.from_numpy(default_rng(0).normal(size=(5, len(start)))).float()
     everyone = tuple(range(experiment.num_clients))
-    choices = dict(simulator.answer(Choose(0, pool, everyone, ranks=2)))
+    choices = dict(simulator.answer(Choose(0, pool, everyone, ranks=2, known=start[None])))
     for client in simulator.cast.honest:
         losses = [simulator.judges.loss(vector, np.array([client]))[0] for vector in pool]
         assert choices[client] == tuple(np.argsort(losses)[:2].tolist())

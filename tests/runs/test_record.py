@@ -24,6 +24,8 @@ RECORDS = st.builds(
     rejected=st.dictionaries(st.text(), st.integers(1, 9)),
     loss=st.dictionaries(IDS, st.none() | NUMBERS),
     margin=st.none() | st.integers(-5, 50),
+    stood=st.integers(0, 9),
+    skipped=st.integers(0, 9),
     seconds=NUMBERS,
     phases=st.dictionaries(st.text(), NUMBERS),
 )
@@ -60,7 +62,8 @@ def test_the_only_birth_of_a_round_keeps_all_its_parents() -> None:
 
 def test_a_record_is_the_servers_and_what_was_found_out() -> None:
     server = Record(3, (birth(7, 2),), {2: 4, 7: 1}, (7,), {"missing": 1})
-    record = RoundRecord.of(server, Findings(margin=2, accuracy={2: 0.5}), 1.5, {"training": 1.0})
+    found = Findings(margin=2, accuracy={2: 0.5})
+    record = RoundRecord.of(server, found, seconds=1.5, phases={"training": 1.0})
     assert (record.number, record.margin, record.stayed, record.tested) == (4, 2, [2], True)
     assert (record.best_accuracy, record.seconds, record.phases) == (0.5, 1.5, {"training": 1.0})
 

@@ -7,7 +7,10 @@ An attack is one function. What it names among its parameters is what it is give
 | `own` | the updates that the Byzantine clients would send if they were honest, (attackers, dim) |
 | `honest` | the updates of *all* honest clients from the same model, (num_honest, dim): an omniscient attacker |
 | `start`, `preferred` | the model they were sent, and the one of the list that most honest clients prefer, (dim,) |
-| `num_byzantine`, `num_classes` | numbers |
+| `layers` | the tensors that a model is made of: names and shapes, in order |
+| `attackers` | how many of them were sent this model |
+| `aggregate` | the rule in use: from the updates of all, (clients, dim), to one update |
+| `num_byzantine`, `num_classes`, `round_index` | numbers |
 | `rng` | randomness for this round |
 | `labels` | the training labels of Byzantine clients: such an attack poisons data, once, and then behaves |
 
@@ -22,10 +25,9 @@ from lidfl.lazily import torch
 from lidfl.registry import Registry
 from lidfl.types import Parameters, Updates
 
-attack: Registry[torch.Tensor] = Registry(
-    "attack",
-    frozenset({"own", "honest", "start", "preferred", "num_byzantine", "num_classes", "rng", "labels"}),
-)
+CONTEXT = {"own", "honest", "start", "preferred", "layers", "rng", "labels"}
+CONTEXT |= {"attackers", "num_byzantine", "num_classes", "round_index", "aggregate"}
+attack: Registry[torch.Tensor] = Registry("attack", frozenset(CONTEXT))
 
 
 @attack
@@ -83,3 +85,6 @@ def ratchet(honest: Updates, start: Parameters, preferred: Parameters, *, back: 
     It is nearly as good as the model that it copies, so votes split; what it wins, it wins backwards.
     """
     return preferred - start - back * honest.mean(0)
+
+
+from lidfl.adversaries import against_lists, against_rules, broken_updates  # noqa: E402, F401 - registers more attacks

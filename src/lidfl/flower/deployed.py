@@ -2,16 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from time import sleep
 from typing import Protocol, TypeAlias
 
 from lidfl.data.shards import FederatedData
 from lidfl.flower.answers import Answers
-from lidfl.protocol import ModelList, Outcome, Replies, Request
+from lidfl.protocol import Canonical, ModelList, Outcome, Replies, Request
 from lidfl.runs.directory import Summary
 from lidfl.runs.record import Findings
 from lidfl.runs.stopwatch import Stopwatch
 from lidfl.settings.experiment import Experiment
 from lidfl.types import Parameters
+
+PAUSE = 5.0
+"""Seconds until a round that too few answered is tried again."""
 
 
 class Audit(Protocol):
@@ -24,6 +28,10 @@ class Audit(Protocol):
 
     def initial(self) -> Parameters:
         """The model to begin with."""
+        ...
+
+    def canonical(self) -> Canonical | None:
+        """The form that models are brought into, if they are to be."""
         ...
 
     def findings(self, outcome: Outcome, *, test: bool) -> Findings:
@@ -46,9 +54,13 @@ class Deployed:
         self.answers = answers
         self.audit = audit
 
-    def open_round(self) -> "DeployedRound":
+    def open_round(self, _moment: int = 0) -> "DeployedRound":
         """Begin a round."""
         return DeployedRound(self.answers, self.audit)
+
+    def wait(self) -> None:
+        """Give nodes time to come back."""
+        sleep(PAUSE)
 
 
 class DeployedRound:

@@ -32,12 +32,14 @@ from lidfl.flower.presence import at_work
 from lidfl.learning import models
 from lidfl.learning.client import flushing_denormals
 from lidfl.learning.parameters import Network
+from lidfl.protocol import Canonical
 from lidfl.runs.directory import RunDirectory, Summary
 from lidfl.runs.loop import play
-from lidfl.runs.server import first_list
+from lidfl.runs.server import Server, first_list
 from lidfl.runs.summary import summarise
 from lidfl.seeds import seed_for
 from lidfl.settings.experiment import FORMERLY, Experiment
+from lidfl.settings.world import canonical_form
 from lidfl.types import Parameters
 
 GRACE = 2.0
@@ -119,8 +121,10 @@ def serve(experiment: Experiment, control: Control, grid: Grid, open_audit: Open
         fleet = Fleet(grid, Limits(control.in_flight, control.deadline))
         members = Members(fleet, experiment.num_clients, directory.path / "nodes.json")
         members.wait(control.wait)
+        secret = experiment.seed if audit else directory.secret()  # a test's rounds are those of the simulation
         federation = Deployed(Answers(experiment, fleet, members), audit)
-        state = play(experiment, federation, partial(first_list, experiment, initial), directory)
+        server = Server(experiment, audit.canonical() if audit else own_form(experiment, initial), secret)
+        state = play(experiment, server, federation, partial(first_list, experiment, initial), directory)
         found = audit.result(state.models) if audit else {}
         summary = found | summarise(experiment, state, directory)
         directory.finish(state, summary)
@@ -129,10 +133,19 @@ def serve(experiment: Experiment, control: Control, grid: Grid, open_audit: Open
 
 def initial_model(experiment: Experiment) -> Parameters:
     """The user's own model, initialised from the seed."""
+    return _own_network(experiment).initial()
+
+
+def own_form(experiment: Experiment, first: Parameters) -> Canonical | None:
+    """The form that models are brought into, if they are to be."""
+    return canonical_form(experiment, _own_network(experiment), first)
+
+
+def _own_network(experiment: Experiment) -> Network:
     if models.resolve(experiment.model).wants:
         raise LidflError(f"model '{experiment.model}' depends on the data; name yours, as package.task:model")
     seed = seed_for(experiment.seed, "model")
-    return Network(models.build_model(experiment.model, (0, 0, 0), 0, seed)).initial()
+    return Network(models.build_model(experiment.model, (0, 0, 0), 0, seed))
 
 
 @contextmanager

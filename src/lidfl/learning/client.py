@@ -110,6 +110,13 @@ def logits(network: Network, vector: Parameters, images: Tensor) -> Tensor:
     return torch.cat([network.apply(tensors, some, training=False) for some in torch.split(images, chunk)])
 
 
+def beyond_reach(models: Models, known: Models, reaches: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Of each model whether it lies further from the nearest known one than each reach, (reaches, models)."""
+    distances = torch.stack([torch.linalg.vector_norm(known - model, dim=1).min() for model in models])
+    far: NDArray[np.bool_] = ~(distances.double().cpu().numpy()[None] <= reaches[:, None])  # not a number is far
+    return far
+
+
 def image_losses(outputs: Tensor, labels: Tensor) -> Tensor:
     """The cross-entropy of each image, from a model's logits."""
     return F.cross_entropy(outputs, labels, reduction="none")

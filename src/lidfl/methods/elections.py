@@ -77,6 +77,13 @@ def standing_choices(matrix: NDArray[np.int64], standing: NDArray[np.bool_]) -> 
     return np.bincount(first[counts.any(1)], minlength=len(standing))
 
 
+def put_last(losses: Losses, last: NDArray[np.bool_]) -> Losses:
+    """Losses by which what is put last comes after everything else, in its own order."""
+    finite = np.where(np.isfinite(losses), losses, 0)
+    room = finite.max(1, keepdims=True) - finite.min(1, keepdims=True) + 1
+    return np.where(last, losses + room, losses)
+
+
 def honest_ballots(losses: Losses, ranks: int = 1) -> list[Ballot]:
     """The paper's step 4: each ranks by rising loss, ties to the oldest; what has loss +inf is left out.
 

@@ -26,7 +26,7 @@ Length: TypeAlias = Callable[[int, int], int]
 
 PAPER: Mapping[str, Any] = dict(
     proposal="client", groups="one", candidates=1, parent="uniform", election="plurality", voters=0, workers=0
-)
+) | dict(balance=False, reach=0.0, lookahead=0)
 """The settings of a round as the paper has them; what a method does not heed stays so."""
 
 

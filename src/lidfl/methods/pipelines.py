@@ -47,6 +47,10 @@ class Pipeline:
         found = means_and_members(self.rule(updates, num_honest=num_honest, rng=rng), updates)
         return [(vector, rows[holds[members].any(0)] if self.steps else members) for vector, members in found]
 
+    def vector(self, updates: Updates, *, num_honest: int, rng: Generator) -> Parameters:
+        """What the rule finds, or the first of it."""
+        return self.candidates(updates, num_honest=num_honest, rng=rng)[0][0]
+
     def caution(self, n: int, num_honest: int) -> str | None:
         """One sentence about the first part that is used beyond its range among n updates."""
         found = (
@@ -73,12 +77,13 @@ def mixed(updates: Updates, weights: Weights) -> Updates:
     """New updates from weights of the old ones."""
     if np.count_nonzero(weights, axis=1).max() > FEW:
         new = torch.from_numpy(weights).to(updates) @ updates
-        if isinstance(finite_rows(new), slice):
-            return new
-    new = updates.new_empty(len(weights), updates.shape[1])
-    for row, to in zip(weights, new, strict=True):
-        held = np.flatnonzero(row)
-        to.copy_(weighted_mean(updates[held], row[held]))
+    else:
+        new = updates.new_zeros(len(weights), updates.shape[1])
+        for to, held in zip(*weights.nonzero(), strict=True):
+            new[to].add_(updates[held], alpha=float(weights[to, held]))
+    if not isinstance(finite_rows(new), slice):  # rounding carried the largest updates out of range
+        for row, to in zip(weights, new, strict=True):
+            to.copy_(weighted_mean(updates, row))
     return new
 
 

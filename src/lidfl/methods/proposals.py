@@ -20,7 +20,7 @@ from lidfl.errors import LidflError
 from lidfl.lazily import torch
 from lidfl.methods.aggregators import Groups, aggregator, means_and_members
 from lidfl.methods.pipelines import Pipeline, is_pipeline, resolve_pipeline
-from lidfl.protocol import Asking, Choose, Gathered, Propose, Proposed, same, sample
+from lidfl.protocol import Asking, Choose, Gathered, Propose, Proposed, all_finite, same, sample
 from lidfl.registry import Registry
 from lidfl.types import Client, Parameters, Updates
 
@@ -59,7 +59,8 @@ def jurors(gathered: Gathered, *, stride: float = 1.0) -> Asking:
         return []
     pool = torch.stack([gathered.grown(sender) for sender in senders])
     asked = sample(gathered.clients, gathered.rules.candidates, gathered.rng)
-    choices = yield Choose(gathered.round_index, pool, asked, min(gathered.rules.num_honest, len(senders)))
+    ranks = min(gathered.rules.num_honest, len(senders))
+    choices = yield Choose(gathered.round_index, pool, asked, ranks, gathered.models.parameters)
     chosen = [[senders[row] for row in rows] for rows in choices.values() if rows]
     return [_mean_of(gathered, them, reach) for reach in dict.fromkeys((1.0, stride)) for them in chosen]
 
@@ -76,8 +77,12 @@ def _mean_of(gathered: Gathered, senders: Sequence[Client], stride: float) -> Pr
 @proposal
 def average(gathered: Gathered) -> list[Proposed]:
     """The mean of the list as it stands: several good lines become one."""
-    mean = gathered.models.parameters.mean(0)
-    if any(same(mean, model) for model in gathered.models.parameters):
+    models = gathered.models.parameters
+    mean = models.mean(0)
+    if not all_finite(mean):
+        return []
+    spread = float((models - mean).abs().max())
+    if any(same(mean, model, spread) for model in models):
         return []
     return [Proposed(tuple(range(len(gathered.models))), mean, ())]
 
@@ -112,6 +117,11 @@ def resolve_proposals(spec: str) -> tuple[Propose, ...]:
 def parts_of(spec: str) -> list[str]:
     """The specs that a spec such as `jurors+nnm|krum` combines."""
     return re.split(r"\+(?=[a-z])", spec)
+
+
+def pipelines_of(spec: str) -> list[Pipeline]:
+    """The aggregators among the parts of a spec, with what goes before them."""
+    return [resolve_pipeline(part) for part in parts_of(spec) if is_pipeline(part)]
 
 
 def _resolve(part: str) -> Propose:

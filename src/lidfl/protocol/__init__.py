@@ -28,14 +28,15 @@ from lidfl.protocol.messages import (
     Vote,
 )
 from lidfl.protocol.proposing import propose, same, sample
-from lidfl.protocol.replies import first_choices, valid_ballots, valid_updates
+from lidfl.protocol.replies import all_finite, first_choices, valid_ballots, valid_updates
 from lidfl.protocol.rounds import lid_round, single_round
-from lidfl.protocol.rules import Asking, Elect, Gathered, Propose, Rules
+from lidfl.protocol.rules import Asking, Canonical, Elect, Gathered, Propose, Rules
 
 __all__ = [
     "Answer",
     "Asking",
     "Birth",
+    "Canonical",
     "Choose",
     "Elect",
     "Gathered",
@@ -51,6 +52,7 @@ __all__ = [
     "Train",
     "Trained",
     "Vote",
+    "all_finite",
     "first_choices",
     "lid_round",
     "propose",

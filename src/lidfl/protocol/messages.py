@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from lidfl.lazily import torch
-from lidfl.types import Client, Models, Parameters, Position
+from lidfl.types import Ballot, Client, Models, Parameters, Position
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class ModelList:
     ages: tuple[int, ...]
     """How many votes each has survived."""
     next_id: int
+    standing: Mapping[Client, tuple[int, ...]] = field(default_factory=dict)
+    """Each voter's last ballot, by model id, as far as its models are still in the list."""
 
     @classmethod
     def initial(cls, parameters: Parameters, size: int) -> ModelList:
@@ -55,6 +57,7 @@ class ModelList:
             parents=(*self.parents, *parents),
             ages=(*self.ages, *(0 for _ in proposed)),
             next_id=born.stop,
+            standing=self.standing,
         )
 
     def without(self, positions: Iterable[Position]) -> ModelList:
@@ -68,6 +71,18 @@ class ModelList:
             parents=tuple(self.parents[position] for position in keep),
             ages=tuple(self.ages[position] + 1 for position in keep),
         )
+
+    def holding(self, ballots: Mapping[Client, Ballot], candidates: ModelList) -> ModelList:
+        """The list with these ballots, on the candidates of its vote, beside those that stood before."""
+        named = {voter: tuple(candidates.ids[place] for place in ballot) for voter, ballot in ballots.items()}
+        here = set(self.ids)
+        kept = {voter: tuple(m for m in ids if m in here) for voter, ids in {**self.standing, **named}.items()}
+        return replace(self, standing={voter: ids for voter, ids in kept.items() if ids})
+
+    def ballot_of(self, voter: Client) -> Ballot:
+        """What is left of a voter's last ballot, by position; empty if it never cast one that holds still."""
+        place = {model: position for position, model in enumerate(self.ids)}
+        return tuple(place[model] for model in self.standing.get(voter, ()) if model in place)
 
 
 @dataclass(frozen=True)
@@ -96,6 +111,8 @@ class Choose:
     models: Models
     voters: tuple[Client, ...]
     ranks: int
+    known: Models
+    """The list as it stands: a juror may mistrust what lies too far from it."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +129,16 @@ class Vote:
     def models(self) -> Models:
         """The candidates' parameters, one a row."""
         return self.candidates.parameters
+
+    @property
+    def known(self) -> Models:
+        """The list as it stood before this round."""
+        return self.candidates.parameters[: self.seats]
+
+    @property
+    def quorum(self) -> int:
+        """Fewer voters than this could not keep a model even if they agreed: ⌊v/(q + 1)⌋ + 1."""
+        return len(self.voters) // (self.seats + 1) + 1
 
 
 Request: TypeAlias = Train | Choose | Vote
@@ -141,6 +168,8 @@ class Record:
     removed: tuple[int, ...]
     rejected: dict[str, int]
     """How many replies were not used, by reason."""
+    stood: int = 0
+    """How many earlier ballots stood for voters who did not answer."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +178,8 @@ class Outcome:
 
     models: ModelList
     record: Record
+    played: bool = True
+    """False if too few clients answered: the list is as it was, and the round is still to be played."""
 
 
 Round: TypeAlias = Generator[Request, Replies, Outcome]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from lidfl.lazily import torch
 from lidfl.protocol.messages import Choose, ModelList, Replies, Trained, Vote
-from lidfl.types import Ballot, Client, Position
+from lidfl.types import Ballot, Client, Parameters, Position
 
 T = TypeVar("T")
 
@@ -31,11 +31,18 @@ def valid_updates(
             raise Malformed("wrong shape")
         if reply.parent not in offers[client]:
             raise Malformed("no such model")
-        if not reply.update.abs().max().isfinite():
+        if not all_finite(
+            models.parameters[reply.parent] + reply.update
+        ):  # a finite update may overflow its parent
             raise Malformed("not finite")
         return Trained(reply.parent, reply.update.detach())
 
     return _collect(replies, list(offers), check)
+
+
+def all_finite(vector: Parameters) -> bool:
+    """Whether a model has neither an infinity nor a NaN."""
+    return bool(vector.abs().max().isfinite())
 
 
 def _kind(tensor: torch.Tensor) -> tuple[torch.dtype, torch.layout, torch.device]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from lidfl.protocol.messages import Birth, ModelList, Outcome, Proposed, Record, Round, Train, Vote
+from lidfl.lazily import torch
+from lidfl.protocol.messages import Birth, ModelList, Outcome, Proposed, Record, Round, Train, Trained, Vote
 from lidfl.protocol.proposing import propose, sample
 from lidfl.protocol.replies import first_choices, valid_ballots, valid_updates
 from lidfl.protocol.rules import Gathered, Rules
@@ -21,7 +23,9 @@ def lid_round(
     seats = len(models)
     offers = offer(models, clients, rng, rules)  # step 1
     trained, unusable = valid_updates((yield Train(round_index, models, offers)), offers, models)  # step 2
-    gathered = Gathered(round_index, models, trained, clients, rng, rules)
+    if unusable["missing"] == len(offers):
+        return unplayed(round_index, models, unusable)
+    gathered = Gathered(round_index, models, in_form(trained, models, rules), clients, rng, rules)
     proposed, undecided = yield from propose(gathered, rules.proposals)  # step 3
     rejected = unusable + undecided
     if not proposed:
@@ -30,9 +34,28 @@ def lid_round(
     voters = sample(clients, rules.voters or len(clients), rng)
     vote = Vote(round_index, candidates, voters, seats, ranks=len(candidates) if rules.ranked else 1)
     ballots, spoilt = valid_ballots((yield vote), vote)  # step 4
-    cast = list(ballots.values())
+    rejected += spoilt
+    if len(ballots) < vote.quorum:
+        return unplayed(round_index, models, rejected)
+    stood = {voter: candidates.ballot_of(voter) for voter in voters if voter not in ballots}
+    cast = [*ballots.values(), *filter(None, stood.values())]
     survivors = candidates.without(rules.elect(cast, candidates.ages, seats))  # step 5
-    return Outcome(survivors, _record(round_index, candidates, survivors, proposed, cast, rejected + spoilt))
+    record = _record(round_index, candidates, survivors, proposed, cast, rejected)
+    return Outcome(survivors.holding(ballots, candidates), replace(record, stood=len(cast) - len(ballots)))
+
+
+def in_form(trained: Mapping[Client, Trained], models: ModelList, rules: Rules) -> Mapping[Client, Trained]:
+    """The updates that lead to the same functions in the form that all models have here."""
+    if rules.canonical is None or not trained:
+        return trained
+    grown = torch.stack([models.parameters[sent.parent] + sent.update for sent in trained.values()])
+    formed = zip(trained.items(), rules.canonical(grown), strict=True)
+    return {c: Trained(sent.parent, model - models.parameters[sent.parent]) for (c, sent), model in formed}
+
+
+def unplayed(round_index: int, models: ModelList, rejected: Counter[str]) -> Outcome:
+    """A round that too few answered: whoever is absent must not decide, so it is to be played again."""
+    return Outcome(models, _record(round_index, models, models, [], [], rejected), played=False)
 
 
 def offer(
@@ -58,6 +81,8 @@ def single_round(
     """One round of ordinary federated learning (paper, section 2.2): one model, all clients train, no vote."""
     offers = dict.fromkeys(clients, (0,))
     trained, unusable = valid_updates((yield Train(round_index, models, offers)), offers, models)
+    if unusable["missing"] == len(offers):
+        return unplayed(round_index, models, unusable)
     gathered = Gathered(round_index, models, trained, clients, rng, rules)
     proposed, undecided = yield from propose(gathered, rules.proposals)
     candidates = models.with_new(proposed)

@@ -10,7 +10,7 @@ import numpy as np
 
 from lidfl.lazily import torch
 from lidfl.protocol.messages import Choose, ModelList, Proposed, Trained
-from lidfl.types import Ballot, Client, Parameters, Position, Updates
+from lidfl.types import Ballot, Client, Models, Parameters, Position, Updates
 
 
 class Elect(Protocol):
@@ -25,6 +25,14 @@ Asking: TypeAlias = "Generator[Choose, Mapping[Client, Ballot], list[Proposed]]"
 """A proposal that asks jurors first: it yields a request and is sent the usable ballots."""
 Propose: TypeAlias = "Callable[[Gathered], list[Proposed] | Asking]"
 """A proposal: from what a round has gathered to new models."""
+
+
+class Canonical(Protocol):
+    """Brings models into a form that does not depend on who sent them."""
+
+    def __call__(self, models: Models) -> Models:
+        """The same functions, one a row, in the one form."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,8 @@ class Rules:
     """How many vote; None for all."""
     num_honest: int = 1
     """How many of those who train are taken to be honest."""
+    canonical: Canonical | None = None
+    """How models are brought into one form as they enter; None if they are taken as they are."""
 
 
 @dataclass(frozen=True)

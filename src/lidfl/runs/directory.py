@@ -8,6 +8,7 @@
 | `statistics.safetensors` | mean and standard deviation by which images are standardised, and their shape |
 | `models.safetensors` | the final list |
 | `summary.json` | the result |
+| `secret` | what a real server draws from; a simulation draws from its seed |
 
 Reading a run never imports or runs what its files name.
 """
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import randbits
 from typing import Any, TypeAlias
 
 from safetensors import SafetensorError
@@ -38,6 +40,7 @@ CHECKPOINT = "checkpoint.safetensors"
 INPUTS = "statistics.safetensors"
 MODELS = "models.safetensors"
 SUMMARY = "summary.json"
+SECRET = "secret"
 
 Summary: TypeAlias = dict[str, Any]
 """The content of summary.json."""
@@ -226,6 +229,18 @@ class RunDirectory:
         tensors = {"mean": data.statistics.mean.contiguous(), "std": data.statistics.std.contiguous()}
         told = {"image_shape": data.image_shape, "num_classes": data.num_classes}
         write_atomically(self.path / INPUTS, tensor_files.save(tensors, {"task": json.dumps(told)}))
+
+    def secret(self) -> int:
+        """What a server draws from, made up once; nobody but the server's own user can read it."""
+        path = self.path / SECRET
+        if not path.exists():
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as file:
+                file.write(f"{randbits(128)}\n")
+        try:
+            return int(path.read_text())
+        except (OSError, ValueError):
+            raise LidflError(f"{path} does not hold the server's secret; start anew with --overwrite") from None
 
     def unfinish(self) -> None:
         """Take the result back, before a run goes on."""

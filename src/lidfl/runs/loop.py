@@ -1,17 +1,24 @@
 """The loop over rounds, the same for simulated clients and for real nodes."""
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol, TypeAlias
 
+from lidfl.errors import LidflError
 from lidfl.protocol import Answer, ModelList, Outcome, Replies, Request, Round
 from lidfl.runs.directory import RunDirectory
 from lidfl.runs.record import Findings, RecordWriter, RoundRecord
 from lidfl.runs.server import Server
 from lidfl.runs.state import State
 from lidfl.settings.experiment import Experiment
+
+log = logging.getLogger(__name__)
+
+MOST_SKIPPED = 10_000
+"""So many times in a row a round is tried."""
 
 
 class OpenRound(Protocol):
@@ -34,8 +41,12 @@ class OpenRound(Protocol):
 class Federation(Protocol):
     """Who answers the requests of a run."""
 
-    def open_round(self) -> OpenRound:
-        """Begin a round."""
+    def open_round(self, moment: int) -> OpenRound:
+        """Begin a round; moments count rounds and those that too few answered."""
+        ...
+
+    def wait(self) -> None:
+        """Let time pass after a round that too few answered."""
         ...
 
 
@@ -53,13 +64,13 @@ Observer: TypeAlias = Callable[[Progress], None]
 
 def play(
     experiment: Experiment,
+    server: Server,
     federation: Federation,
     start: Callable[[], ModelList],
     directory: RunDirectory,
     observe: Observer | None = None,
 ) -> State:
     """All rounds that are left, with checkpoints on the way and one more when the user interrupts."""
-    server = Server(experiment)
     state = directory.restore(experiment.device) or State(0, start())
     diverged = ended_diverged(experiment, directory, state)
     if state.rounds_done < experiment.rounds and not diverged:
@@ -70,7 +81,7 @@ def play(
                 if state.rounds_done % experiment.checkpoint_every == 0:
                     records.sync()
                     directory.save(state)
-                state, record = play_round(experiment, server, federation.open_round(), state)
+                state, record = play_round(experiment, server, federation, state)
                 records.append(record)
                 if observe:
                     observe(Progress(experiment, state.models, record))
@@ -83,18 +94,36 @@ def play(
 
 
 def play_round(
-    experiment: Experiment, server: Server, opened: OpenRound, state: State
+    experiment: Experiment, server: Server, federation: Federation, state: State
 ) -> tuple[State, RoundRecord]:
-    """One round, and what is known of it."""
-    began = perf_counter()
-    outcome = drive(server.round(state.models, state.rounds_done), opened.answer)
+    """One round, again until enough clients answer, and what is known of it."""
+    began, skipped = perf_counter(), state.skipped
+    while True:
+        opened = federation.open_round(state.rounds_done + skipped)
+        outcome = drive(server.round(state.models, state.rounds_done, skipped), opened.answer)
+        if outcome.played:
+            break
+        skipped += 1
+        say_skipped(state, skipped, outcome)
+        federation.wait()
     protocol = perf_counter() - began - sum(opened.seconds.values())
     done = state.rounds_done + 1
     test = done % experiment.eval_every == 0 or done == experiment.rounds
     findings = opened.findings(outcome, test=test)
     phases = dict(opened.seconds) | {"protocol": protocol}
-    record = RoundRecord.of(outcome.record, findings, perf_counter() - began, phases)
-    return State(done, outcome.models), record
+    times = dict(seconds=perf_counter() - began, phases=phases)
+    record = RoundRecord.of(outcome.record, findings, skipped=skipped, **times)
+    return State(done, outcome.models, skipped), record
+
+
+def say_skipped(state: State, skipped: int, outcome: Outcome) -> None:
+    """Tell that a round was not counted, and end a run that nobody answers any more."""
+    missing = outcome.record.rejected.get("missing", 0)
+    log.warning("round %d: too few answers (%d missing), to be played again", state.rounds_done + 1, missing)
+    if skipped - state.skipped >= MOST_SKIPPED:
+        raise LidflError(
+            f"round {state.rounds_done + 1} was tried {MOST_SKIPPED} times and too few clients answered"
+        )
 
 
 def drive(round_: Round, answer: Answer) -> Outcome:

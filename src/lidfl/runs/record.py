@@ -53,14 +53,18 @@ class RoundRecord(Findings):
     removed: tuple[int, ...]
     rejected: Mapping[str, int]
     """How many replies were not used, by reason."""
+    stood: int = 0
+    """How many earlier ballots stood for voters who did not answer."""
+    skipped: int = 0
+    """How many rounds so far too few clients answered, so that they were played again."""
     seconds: float = 0.0
     phases: Mapping[str, float] = field(default_factory=dict)
     """The seconds of the round by what they went into."""
 
     @classmethod
-    def of(cls, record: Record, findings: Findings, seconds: float, phases: Mapping[str, float]) -> "RoundRecord":
-        """The server's record and what was found out, in one."""
-        return cls(**vars(record), **vars(findings), seconds=seconds, phases=phases)
+    def of(cls, record: Record, findings: Findings, **more: Any) -> "RoundRecord":
+        """The server's record and what was found out, in one; `more` are times, and what was skipped."""
+        return cls(**vars(record), **vars(findings), **more)
 
     @property
     def number(self) -> int:
@@ -92,6 +96,7 @@ class RoundRecord(Findings):
             "rejected": dict(self.rejected),
             "loss": _with_text_keys(self.loss),
         }
+        line |= {name: value for name in ("stood", "skipped") if (value := getattr(self, name))}
         if self.margin is not None:
             line |= {"margin": self.margin}
         if self.tested:
@@ -115,6 +120,8 @@ class RoundRecord(Findings):
             votes=_with_numbers(line["votes"]),
             removed=tuple(line["removed"]),
             rejected=line["rejected"],
+            stood=line.get("stood", 0),
+            skipped=line.get("skipped", 0),
             margin=line.get("margin"),
             loss=_with_numbers(line.get("loss", {})),
             accuracy=_with_numbers(line.get("accuracy", {})),

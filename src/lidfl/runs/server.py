@@ -3,25 +3,34 @@
 It is the same for a simulation and for a real federation, and knows no more than a server can.
 """
 
+from __future__ import annotations
+
 from lidfl.methods.elections import SINGLE_CHOICE, election
 from lidfl.methods.proposals import resolve_proposals
-from lidfl.protocol import ModelList, Round, Rules
+from lidfl.protocol import Canonical, ModelList, Round, Rules
 from lidfl.seeds import rng_for
 from lidfl.settings.experiment import Experiment
 from lidfl.types import Parameters
 
 
 class Server:
-    """Plays the rounds of an experiment; its only state is the list that it is handed."""
+    """Plays the rounds of an experiment; its only state is the list that it is handed.
 
-    def __init__(self, experiment: Experiment) -> None:
+    What it draws, it draws from a secret: who knows it knows beforehand who will train, from which model, and who
+    will be a juror. A simulation takes the seed for its secret, so that its runs repeat.
+    """
+
+    def __init__(
+        self, experiment: Experiment, canonical: Canonical | None = None, secret: int | None = None
+    ) -> None:
         self.experiment = experiment
         self.clients = range(experiment.num_clients)
-        self.rules = rules_of(experiment)
+        self.rules = rules_of(experiment, canonical)
+        self.secret = experiment.seed if secret is None else secret
 
-    def round(self, models: ModelList, round_index: int) -> Round:
-        """The generator of one round."""
-        rng = rng_for(self.experiment.seed, "server", round_index)
+    def round(self, models: ModelList, round_index: int, skipped: int = 0) -> Round:
+        """The generator of one round; after rounds that too few answered, others are drawn."""
+        rng = rng_for(self.secret, "server", round_index, *([skipped] if skipped else []))
         return self.experiment.plays.play(models, round_index, self.clients, rng, self.rules)
 
 
@@ -30,7 +39,7 @@ def first_list(experiment: Experiment, parameters: Parameters) -> ModelList:
     return ModelList.initial(parameters, experiment.list_size)
 
 
-def rules_of(experiment: Experiment) -> Rules:
+def rules_of(experiment: Experiment, canonical: Canonical | None = None) -> Rules:
     """What the settings say about a round."""
     all_train = experiment.compares_updates or not experiment.keeps_list
     workers = experiment.workers or (experiment.num_clients if all_train else experiment.candidates)
@@ -44,5 +53,6 @@ def rules_of(experiment: Experiment) -> Rules:
         same_parent=experiment.compares_updates,
         workers=workers,
         voters=experiment.voters or None,
-        num_honest=max(1, workers * experiment.num_honest // experiment.num_clients),
+        num_honest=max(1, workers * experiment.assumed_honest // experiment.num_clients),
+        canonical=canonical,
     )

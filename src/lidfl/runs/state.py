@@ -25,13 +25,15 @@ class State:
 
     rounds_done: int
     models: ModelList
+    skipped: int = 0
+    """How many rounds so far too few clients answered; they were played again."""
 
 
 def save_state(path: Path, state: State) -> None:
     """Write a state so that a crash at any moment leaves either the old file or the new one."""
     models = state.models
-    numbers = {"rounds_done": state.rounds_done, "next_id": models.next_id}
-    lists = {"ids": models.ids, "parents": models.parents, "ages": models.ages}
+    numbers = {"rounds_done": state.rounds_done, "skipped": state.skipped, "next_id": models.next_id}
+    lists = {"ids": models.ids, "parents": models.parents, "ages": models.ages, "standing": models.standing}
     metadata = {"state": json.dumps(numbers | lists)}
     write_atomically(path, tensor_files.save({"parameters": models.parameters.cpu().contiguous()}, metadata))
 
@@ -44,8 +46,10 @@ def load_state(path: Path, device: str = "cpu") -> State:
             file.seek(0)
             parameters = tensor_files.load(file.read())["parameters"].to(device)
         ids, ages, parents = tuple(saved["ids"]), tuple(saved["ages"]), tuple(map(tuple, saved["parents"]))
-        return State(saved["rounds_done"], ModelList(parameters, ids, parents, ages, saved["next_id"]))
-    except (SafetensorError, KeyError, TypeError, OSError, ValueError) as error:
+        standing = {int(voter): tuple(ballot) for voter, ballot in saved.get("standing", {}).items()}
+        models = ModelList(parameters, ids, parents, ages, saved["next_id"], standing)
+        return State(saved["rounds_done"], models, saved.get("skipped", 0))
+    except (SafetensorError, KeyError, TypeError, AttributeError, OSError, ValueError) as error:
         raise _unreadable(path, error) from None
 
 

@@ -25,6 +25,7 @@ def summarise(experiment: Experiment, state: State, directory: RunDirectory) -> 
         "seconds_per_round": seconds / state.rounds_done,
         "smallest_margin": min(margins, default=None),
         "candidates_per_round": sum(len(record.born) for record in records) / len(records),
+        "rounds_skipped": state.skipped,
         "diverged_at": state.rounds_done if state.rounds_done < experiment.rounds else None,
         "list_size": experiment.list_size,
         "num_byzantine": experiment.num_byzantine,

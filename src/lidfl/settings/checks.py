@@ -16,14 +16,15 @@ from lidfl.errors import LidflError
 from lidfl.learning import models
 from lidfl.methods.elections import election
 from lidfl.methods.method import LIST_SETTINGS, resolve_method
-from lidfl.methods.pipelines import Pipeline, is_pipeline, resolve_pipeline
-from lidfl.methods.proposals import parts_of, resolve_proposals
+from lidfl.methods.proposals import pipelines_of, resolve_proposals
 
 if TYPE_CHECKING:
     from lidfl.settings.experiment import Experiment
 
 ENGINE_NAMES = ["auto", "linear", "loop", "vmap"]
-CHOICES = {"groups": ("one", "all"), "parent": ("uniform", "favourite"), "engine": ENGINE_NAMES}
+CHOICES = {"groups": ("one", "all"), "parent": ("uniform", "favourite"), "engine": ENGINE_NAMES} | {
+    "absent": ("both", "honest", "byzantine")
+}
 AT_LEAST_ONE = (
     "num_clients",
     "rounds",
@@ -51,6 +52,15 @@ def check_numbers(experiment: Experiment) -> None:
             raise LidflError(f"{name} must be from 0 (all) to num_clients, {experiment.num_clients}")
     if not 0 <= experiment.byzantine_fraction < 1:
         raise LidflError(f"byzantine_fraction must be in [0, 1), not {experiment.byzantine_fraction}")
+    assumed = experiment.assumed_byzantine_fraction
+    if not (assumed == -1 or 0 <= assumed < 1):
+        raise LidflError(f"assumed_byzantine_fraction must be in [0, 1), or -1 for what it is, not {assumed}")
+    if not 0 < experiment.availability <= 1:
+        raise LidflError(f"availability must be in (0, 1], not {experiment.availability}")
+    if not (experiment.reach >= 0 and math.isfinite(experiment.reach)):
+        raise LidflError(f"reach must be 0 (no bound) or more, not {experiment.reach}")
+    if experiment.lookahead < 0:
+        raise LidflError(f"lookahead must be 0 or more steps, not {experiment.lookahead}")
     if not (experiment.learning_rate > 0 and math.isfinite(experiment.learning_rate)):
         raise LidflError(f"learning_rate must be positive, not {experiment.learning_rate}")
     if not 0 <= experiment.momentum < 1:
@@ -97,11 +107,13 @@ def check_list(experiment: Experiment) -> None:
     heeds, method = experiment.plays.heeds, experiment.method
     if "list_size" not in heeds and experiment.list_size != 1:
         raise LidflError(f"list_size goes with method = lidfl; {method} keeps one model")
-    if experiment.list_size < experiment.smallest_list:
+    if experiment.list_size < 1:
+        raise LidflError(f"list_size must be at least 1, not {experiment.list_size}")
+    if experiment.list_size < experiment.smallest_list and not experiment.unsafe_list:
         raise LidflError(
-            f"list_size {experiment.list_size} is too small: with {experiment.num_honest} honest of "
+            f"list_size {experiment.list_size} is too small: with {experiment.assumed_honest} honest of "
             f"{experiment.num_clients} clients a list needs {experiment.smallest_list} models, or the others can "
-            "vote all good ones out"
+            "vote all good ones out; to see that happen set --unsafe-list"
         )
     neutral = {setting.name: setting.metadata["neutral"] for setting in fields(experiment)}
     for name in LIST_SETTINGS:
@@ -112,8 +124,8 @@ def check_list(experiment: Experiment) -> None:
 def check_search(experiment: Experiment) -> None:
     """Refuse a rule that would have to search for too long."""
     workers = experiment.workers or experiment.num_clients
-    honest = max(1, workers * experiment.num_honest // experiment.num_clients)
-    for pipeline in _pipelines(experiment.plays.aggregate or experiment.proposal):
+    honest = max(1, workers * experiment.assumed_honest // experiment.num_clients)
+    for pipeline in pipelines_of(experiment.plays.aggregate or experiment.proposal):
         pipeline.refuse_endless(workers, honest)
 
 
@@ -121,8 +133,9 @@ def beyond_range(experiment: Experiment) -> list[str]:
     """What a single model's rule no longer guarantees; what proposes to voters need not guarantee anything."""
     if experiment.plays.aggregate is None or experiment.plays.ideal:
         return []
-    (pipeline,) = _pipelines(experiment.plays.aggregate)
-    told = pipeline.caution(experiment.num_clients, experiment.num_honest)
+    (pipeline,) = pipelines_of(experiment.plays.aggregate)
+    honest = min(experiment.num_honest, experiment.assumed_honest)
+    told = pipeline.caution(experiment.num_clients, honest)
     return [told] if told else []
 
 
@@ -130,8 +143,3 @@ def refuse_cautions(experiment: Experiment) -> None:
     """Refuse what would only be warned of."""
     for caution in experiment.cautions:
         raise LidflError(f"{caution} (refused by --strict)")
-
-
-def _pipelines(spec: str) -> list[Pipeline]:
-    """The aggregators among the parts of a spec such as `jurors+nnm|krum`."""
-    return [resolve_pipeline(part) for part in parts_of(spec) if is_pipeline(part)]

@@ -39,6 +39,9 @@ class Experiment:
     split: str = option("train:validation:test within each client")
     num_clients: int = option("m, how many clients there are")
     byzantine_fraction: float = option("fraction of clients that are Byzantine, below 1", 0.6)
+    assumed_byzantine_fraction: float = option(
+        "what server and honest clients take that fraction to be (-1: what it is)", -1.0
+    )
     model: str = option("model, or your own as package.module:function")
     method: str = option(
         "lidfl, lidfl-ranked, oracle, or an aggregator for one model: fedavg, gm, norm, …", "lidfl"
@@ -52,11 +55,17 @@ class Experiment:
     election: str = option("how the list is voted on: plurality, or ranked", paper="plurality")
     voters: int = option("how many clients, drawn anew each round, vote (0: all)", 0)
     workers: int = option("how many clients train each round (0: as many as the proposals need)", 0)
+    balance: bool = option("undo what changes a model but not its function: scales and offsets", paper=False)
+    reach: float = option("a voter puts last what lies beyond so many of its own updates (0: no bound)", paper=0.0)
+    lookahead: int = option("gradient steps that a voter takes before it judges a model", paper=0)
     attack: str = option("what Byzantine clients send as updates", "sign_flip")
     vote_attack: str = option("how Byzantine clients vote", "worst")
     list_size: int = option(
         "q, how many models the server keeps (default: num_clients // num_honest; lidfl-ranked: 4 times that)"
     )
+    unsafe_list: bool = option("allow a list on which the others can vote all good models out", False)
+    availability: float = option("how much of the time those who come and go are there", 1.0)
+    absent: str = option("who comes and goes: honest, byzantine (when it suits them), or both", "both")
     rounds: int = option("T, how many rounds")
     local_steps: int = option("τ, gradient steps of one local training")
     batch_size: int = option("b, images per gradient step")
@@ -86,12 +95,18 @@ class Experiment:
     @property
     def num_byzantine(self) -> int:
         """⌊fraction · m⌋ in exact arithmetic: 0.6 of 35 is 21, never 20."""
-        return math.floor(Fraction(str(self.byzantine_fraction)) * self.num_clients)
+        return _share(self.byzantine_fraction, self.num_clients)
 
     @property
     def num_honest(self) -> int:
         """k = m − |B|."""
         return self.num_clients - self.num_byzantine
+
+    @property
+    def assumed_honest(self) -> int:
+        """How many clients server and honest clients take to be honest."""
+        assumed = self.assumed_byzantine_fraction
+        return self.num_honest if assumed == -1 else self.num_clients - _share(assumed, self.num_clients)
 
     @property
     def keeps_list(self) -> bool:
@@ -112,20 +127,24 @@ class Experiment:
     @property
     def cautions(self) -> list[str]:
         """What is allowed and yet likely to be a mistake, each with the way out."""
-        beyond = checks.beyond_range(self)
         several = self.candidates > 1 or self.groups == "all" or "+" in self.proposal
+        cautions = checks.beyond_range(self)
         if self.keeps_list and several and self.election in SINGLE_CHOICE:
-            return [
+            cautions.append(
                 f"several candidates a round under {self.election}: honest votes split over them, and colluding "
-                "voters can remove them all; set --election ranked, which keeps one for any number of candidates",
-                *beyond,
-            ]
-        return beyond
+                "voters can remove them all; set --election ranked, which keeps one for any number of candidates"
+            )
+        if self.list_size < self.smallest_list:
+            cautions.append(
+                f"a list of {self.list_size} is not safe with {self.assumed_honest} honest of {self.num_clients} "
+                f"clients: the others can vote all good models out; {self.smallest_list} are"
+            )
+        return cautions
 
     @property
     def smallest_list(self) -> int:
         """The shortest list on which honest clients cannot be outvoted."""
-        return shortest_list(self.num_clients, self.num_honest) if self.keeps_list else 1
+        return shortest_list(self.num_clients, self.assumed_honest) if self.keeps_list else 1
 
     @classmethod
     def from_toml(cls, path: Path, **overrides: Any) -> "Experiment":
@@ -173,8 +192,9 @@ class Experiment:
         self._fill({"model": defaults(_name(self.dataset))["model"]})
         self._fill(defaults(_name(self.dataset), _name(self.model)))
         self._fill({**PAPER, **self.plays.preset})
-        if 0 <= self.byzantine_fraction < 1:  # else there is no list to speak of, and the checks will say so
-            self._fill({"list_size": self.plays.length(self.num_clients, self.num_honest)})
+        if 0 <= self.byzantine_fraction < 1 and self.assumed_byzantine_fraction < 1:
+            # else there is no list to speak of, and the checks will say so
+            self._fill({"list_size": self.plays.length(self.num_clients, self.assumed_honest)})
         self._fill({"name": self._default_name()})
         self._fill({"out": f"runs/{self.name}-{self.seed}"})
 
@@ -222,12 +242,19 @@ def file_name(*parts: str) -> str:
     return "-".join("".join(c if c.isalnum() or c in "_.+=" else "_" for c in part) for part in parts)
 
 
+def _share(fraction: float, number: int) -> int:
+    """⌊fraction · number⌋ in exact arithmetic."""
+    return math.floor(Fraction(str(fraction)) * number)
+
+
 def _name(spec: str) -> str:
     """The part of a spec before its options."""
     return spec.partition(":")[0]
 
 
-def _toml_value(value: str | int | float) -> str:
+def _toml_value(value: str | int | float | bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     # A JSON string is a TOML string, but for DEL, which only TOML wants escaped.
     return (
         json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") if isinstance(value, str) else repr(value)

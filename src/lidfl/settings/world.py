@@ -3,6 +3,8 @@
 All of it follows from the experiment alone, the same in every process that asks.
 """
 
+import logging
+
 import torch
 
 from lidfl.data import load_dataset
@@ -11,11 +13,15 @@ from lidfl.data.partitions import SharedPool, deal
 from lidfl.data.shards import FederatedData, Statistics
 from lidfl.data.splits import parse_split
 from lidfl.errors import LidflError
+from lidfl.learning.balance import balance_of
 from lidfl.learning.models import build_model
 from lidfl.learning.parameters import Network
+from lidfl.protocol import Canonical
 from lidfl.seeds import rng_for, seed_for
 from lidfl.settings.experiment import Experiment
-from lidfl.types import Client
+from lidfl.types import Client, Parameters
+
+log = logging.getLogger(__name__)
 
 
 def load_data(experiment: Experiment, statistics: Statistics | None = None) -> FederatedData:
@@ -63,6 +69,16 @@ def build_network(experiment: Experiment, data: FederatedData) -> Network:
             f"{experiment.dataset} has {data.num_classes} classes, so it must be ({data.num_classes},)"
         )
     return network
+
+
+def canonical_form(experiment: Experiment, network: Network, first: Parameters) -> Canonical | None:
+    """The form that the server brings models into, if it is to and knows one for such a network."""
+    if not experiment.balance:
+        return None
+    balance = balance_of(network, first)
+    if balance is None:
+        log.info("balance: model '%s' is not a plain chain of layers, and is taken as it is", experiment.model)
+    return balance
 
 
 def draw_byzantine(experiment: Experiment) -> frozenset[Client]:

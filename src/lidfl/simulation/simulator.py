@@ -8,23 +8,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+import torch
+
 from lidfl.data.shards import FederatedData
 from lidfl.learning.client import flushing_denormals
 from lidfl.learning.parameters import Network
-from lidfl.protocol import Choose, Outcome, Replies, Request, Train, Vote
+from lidfl.protocol import Canonical, Choose, Outcome, Replies, Request, Train, Trained, Vote
 from lidfl.runs.directory import RunDirectory, Summary
 from lidfl.runs.loop import Observer, play
 from lidfl.runs.record import Findings
-from lidfl.runs.server import first_list
+from lidfl.runs.server import Server, first_list
 from lidfl.runs.stopwatch import Stopwatch
 from lidfl.runs.summary import summarise
 from lidfl.settings.experiment import Experiment
-from lidfl.settings.world import build_network, load_data
+from lidfl.settings.world import build_network, canonical_form, load_data
 from lidfl.simulation.cast import Cast
 from lidfl.simulation.judging import Judges
+from lidfl.simulation.presence import Presence
 from lidfl.simulation.testing import Auditor
 from lidfl.simulation.training import Training
 from lidfl.simulation.voting import Poll, Voting
+from lidfl.simulation.wariness import Wariness
+from lidfl.types import Client, Position
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +55,9 @@ def run(
     experiment = experiment.with_settings(engine=simulator.engine_name)  # so that a repeated run takes the same
     with directory.claimed(experiment, resume=resume, overwrite=overwrite):
         directory.save_inputs(simulator.data)
+        server = Server(experiment, simulator.canonical())
         start = partial(first_list, experiment, simulator.network.initial())
-        state = play(experiment, simulator, start, directory, observe)
+        state = play(experiment, server, simulator, start, directory, observe)
         summary = simulator.auditor.result(state.models) | summarise(experiment, state, directory)
         directory.finish(state, summary)
         return summary
@@ -68,7 +74,8 @@ class Simulator:
         self.cast = Cast.of(experiment)
         self.judges = Judges(data, network, self.stopwatch)
         self.training = Training(experiment, data, network, self.cast, self.judges)
-        self.voting = Voting(experiment, self.cast, self.judges)
+        self.voting = Voting(experiment, self.cast, self.judges, Wariness(experiment, self.training, self.judges))
+        self.presence = Presence(experiment, self.cast)
         self.auditor = Auditor(self.cast, self.judges)
 
     @classmethod
@@ -82,20 +89,30 @@ class Simulator:
         """How local trainings are computed."""
         return self.training.engine_name
 
-    def open_round(self) -> "SimulatedRound":
+    def canonical(self) -> Canonical | None:
+        """The form that models are brought into, if they are to be."""
+        return canonical_form(self.experiment, self.network, self.network.initial())
+
+    def open_round(self, moment: int) -> "SimulatedRound":
         """Begin a round."""
-        return SimulatedRound(self)
+        return SimulatedRound(self, self.presence.absent(moment))
+
+    def wait(self) -> None:
+        """Moments pass by themselves."""
 
     def answer(self, request: Request) -> Replies:
         """Every client's reply to a request, whatever round it belongs to."""
-        return self.open_round().answer(request)
+        return SimulatedRound(self, frozenset()).answer(request)
 
 
 class SimulatedRound:
     """One round of a simulation."""
 
-    def __init__(self, simulator: Simulator) -> None:
+    def __init__(self, simulator: Simulator, absent: frozenset[Client]) -> None:
         self.simulator = simulator
+        self.absent = absent
+        self.lengths: dict[Client, float] = {}
+        """How long the updates of those are who trained what they liked best."""
         self.poll: Poll | None = None
         self._before = dict(simulator.stopwatch.seconds)
 
@@ -107,15 +124,26 @@ class SimulatedRound:
         return {phase: seconds for phase, seconds in spent.items() if seconds}
 
     def answer(self, request: Request) -> Replies:
-        """Every client's reply to a request."""
+        """The reply of every client that is there."""
         match request:
             case Train():
-                return self.simulator.training.replies(request)
+                there = {client: offer for client, offer in request.offers.items() if client not in self.absent}
+                return self._measured(self.simulator.training.replies(replace(request, offers=there)), there)
             case Choose():
-                return self.simulator.voting.choices(request)
+                return self.simulator.voting.choices(replace(request, voters=self._there(request)), self.lengths)
             case Vote():
-                self.poll = self.simulator.voting.poll(request)
+                self.poll = self.simulator.voting.poll(replace(request, voters=self._there(request)), self.lengths)
                 return self.poll.replies
+
+    def _there(self, request: Choose | Vote) -> tuple[Client, ...]:
+        return tuple(voter for voter in request.voters if voter not in self.absent)
+
+    def _measured(self, replies: Replies, offers: Mapping[Client, tuple[Position, ...]]) -> Replies:
+        """The replies, with the lengths of updates noted that start from a model of the client's own choice."""
+        for client, reply in replies:
+            if isinstance(reply, Trained) and len(offers[client]) > 1:
+                self.lengths[client] = float(torch.linalg.vector_norm(reply.update))
+        return replies
 
     def findings(self, outcome: Outcome, *, test: bool) -> Findings:
         """What a simulation knows of the round: all there is to know."""

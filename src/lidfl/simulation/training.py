@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -16,12 +17,14 @@ from lidfl.learning.client import LocalTraining, draw_batches
 from lidfl.learning.engines import ENGINES, Engine, Jobs, candidate_engines, fastest_engine
 from lidfl.learning.parameters import Network
 from lidfl.methods.elections import honest_ballots
+from lidfl.methods.pipelines import resolve_pipeline
+from lidfl.methods.proposals import pipelines_of
 from lidfl.protocol import ModelList, Replies, Train, Trained, first_choices
 from lidfl.seeds import rng_for, seed_for
 from lidfl.settings.experiment import Experiment
 from lidfl.simulation.cast import Cast
 from lidfl.simulation.judging import Judges
-from lidfl.types import Client, Parameters, Position, Updates
+from lidfl.types import Client, Models, Parameters, Position, Updates
 
 Job: TypeAlias = tuple[Client, Position]
 """A local training: who trains, and which model of the list."""
@@ -60,7 +63,8 @@ class Training:
             attackers = [client for client in workers if client in self.cast.byzantine]
             jobs = self._needed(workers, attackers, parents)
             trained: dict[Job, Parameters] = {}
-            for group, alike in self._alike(jobs, request):
+            models, steps = request.models.parameters, self.work.steps
+            for group, alike in self.alike(jobs, models, request.round_index, "batch", steps):
                 trained |= dict(zip(group, self.engine(alike), strict=True))
             sent = {c: trained[c, parents[c]] for c in workers if (c, parents[c]) in trained}
             if not self.poisons_data:
@@ -69,14 +73,17 @@ class Training:
                     sent |= self._forged(trained, accomplices, parent, request, preferred)
             return [(client, Trained(parents[client], sent[client])) for client in workers]
 
-    def _alike(self, jobs: Sequence[Job], request: Train) -> Iterator[tuple[list[Job], Jobs]]:
-        """Trainings in sets of equal shape, as an engine takes them."""
-        batches = {client: self._batches(client, request.round_index) for client in {client for client, _ in jobs}}
+    def alike(
+        self, jobs: Sequence[Job], models: Models, round_index: int, purpose: str, steps: int
+    ) -> Iterator[tuple[list[Job], Jobs]]:
+        """Trainings in sets of equal shape, as an engine takes them; batches are drawn for a purpose."""
+        clients = {client for client, _ in jobs}
+        batches = {client: self._batches(client, round_index, purpose)[:steps] for client in clients}
         for size in sorted({rows.shape[1] for rows in batches.values()}):
             group = [job for job in jobs if batches[job[0]].shape[1] == size]
-            starts = request.models.parameters[[parent for _, parent in group]]
+            starts = models[[parent for _, parent in group]]
             rows = torch.from_numpy(np.stack([batches[client] for client, _ in group])).to(starts.device)
-            seeds = (seed_for(self.experiment.seed, "dropout", request.round_index, client) for client, _ in group)
+            seeds = (seed_for(self.experiment.seed, "dropout", round_index, client) for client, _ in group)
             yield group, Jobs(starts, rows, tuple(seeds))
 
     def _parents(self, request: Train) -> dict[Client, Position]:
@@ -125,21 +132,32 @@ class Training:
             honest=_rows(trained, self.cast.honest, parent) if "honest" in wants else None,
             start=request.models.parameters[parent],
             preferred=preferred,
+            layers=self.network.shapes,
+            attackers=len(attackers),
+            round_index=request.round_index,
             num_byzantine=len(self.cast.byzantine),
             num_classes=self.data.num_classes,
+            aggregate=partial(self._aggregate, request.round_index),
             rng=rng_for(self.experiment.seed, "attack", request.round_index, parent),
         ).expand(len(attackers), -1)
         return dict(zip(attackers, forged, strict=True))
+
+    def _aggregate(self, round_index: int, updates: Updates) -> Parameters:
+        """What the rule in use would make of the updates of all; attackers do not know what the server draws."""
+        spec = self.experiment.plays.aggregate or self.experiment.proposal
+        rule = next(iter(pipelines_of(spec)), None) or resolve_pipeline("fedavg")
+        rng = rng_for(self.experiment.seed, "guess", round_index)
+        return rule.vector(updates, num_honest=len(self.cast.honest), rng=rng)
 
     def _preferred(self, models: ModelList) -> Parameters:
         """The model that most honest clients would vote for."""
         ballots = honest_ballots(self.judges.losses(models, np.array(self.cast.honest)))
         return models.parameters[int(np.argmax(first_choices(ballots, len(models))))]
 
-    def _batches(self, client: Client, round_index: int) -> NDArray[np.int64]:
+    def _batches(self, client: Client, round_index: int, purpose: str) -> NDArray[np.int64]:
         """A client's batches as rows of all clients' training images."""
         rows = self.data.train.rows(client)
-        rng = rng_for(self.experiment.seed, "batch", round_index, client)
+        rng = rng_for(self.experiment.seed, purpose, round_index, client)
         return rows[draw_batches(len(rows), self.work, rng)]
 
     def _training_labels(self) -> Tensor:
@@ -175,7 +193,7 @@ class Training:
     def _trial_jobs(self) -> Jobs:
         """A few steps of a few clients, to try engines with."""
         clients = range(min(8, self.experiment.num_clients))
-        batches = [self._batches(client, round_index=0)[:4] for client in clients]
+        batches = [self._batches(client, 0, "batch")[:4] for client in clients]
         size = min(rows.shape[1] for rows in batches)
         rows = torch.from_numpy(np.stack([batch[:, :size] for batch in batches])).to(self.experiment.device)
         return Jobs(self.network.initial().expand(len(clients), -1), rows, tuple(clients))

@@ -14,6 +14,7 @@ from lidfl.seeds import rng_for
 from lidfl.settings.experiment import Experiment
 from lidfl.simulation.cast import Cast
 from lidfl.simulation.judging import Judges
+from lidfl.simulation.wariness import Lengths, Wariness
 from lidfl.types import Ballot, Losses
 
 
@@ -31,30 +32,34 @@ class Poll:
 class Voting:
     """All clients as voters and jurors."""
 
-    def __init__(self, experiment: Experiment, cast: Cast, judges: Judges) -> None:
+    def __init__(self, experiment: Experiment, cast: Cast, judges: Judges, wariness: Wariness) -> None:
         self.experiment = experiment
         self.cast = cast
         self.judges = judges
+        self.wariness = wariness
         self.vote_attack = vote_attack.resolve(experiment.vote_attack)
 
-    def choices(self, request: Choose) -> Replies:
+    def choices(self, request: Choose, lengths: Lengths) -> Replies:
         """Jurors pick from what was trained, each on its own data.
 
         A Byzantine juror picks what is worst for it, unless Byzantine clients vote as honest ones do.
         """
         losses = self.judges.fleeting_losses(request.models, np.array(request.voters))
-        best, worst_first = honest_ballots(losses, request.ranks), worst(losses, request.ranks)
         lie = self.cast.are_byzantine(request.voters) & (self.vote_attack.name != "none")
-        return [(juror, worst_first[row] if lie[row] else best[row]) for row, juror in enumerate(request.voters)]
+        jurors = [juror for juror, lies in zip(request.voters, lie, strict=True) if not lies]
+        best = honest_ballots(self.wariness.judged(losses[~lie], request, jurors, lengths), request.ranks)
+        liars = [juror for juror, lies in zip(request.voters, lie, strict=True) if lies]
+        return [*zip(jurors, best, strict=True), *zip(liars, worst(losses[lie], request.ranks), strict=True)]
 
-    def poll(self, request: Vote) -> Poll:
+    def poll(self, request: Vote, lengths: Lengths) -> Poll:
         """Hold a vote."""
         voters = np.array(request.voters)
         losses = self.judges.losses(request.candidates, voters)
         byzantine = self.cast.are_byzantine(request.voters)
+        judged = self.wariness.judged(losses[~byzantine], request, voters[~byzantine].tolist(), lengths)
         with self.judges.stopwatch.timed("voting"):
-            honest = honest_ballots(losses[~byzantine], request.ranks)
-            forged = self._forged(request, losses[byzantine], losses[~byzantine], honest)
+            honest = honest_ballots(judged, request.ranks)
+            forged = self._forged(request, losses[byzantine], judged, honest)
             senders = [*voters[~byzantine].tolist(), *voters[byzantine].tolist()]
             means = map(finite, losses.mean(0))
         with self.judges.stopwatch.timed("margin"):

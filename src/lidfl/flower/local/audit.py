@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from lidfl.data.shards import FederatedData
 from lidfl.learning.parameters import Network
-from lidfl.protocol import ModelList, Outcome
+from lidfl.protocol import Canonical, ModelList, Outcome
 from lidfl.runs.directory import Summary
 from lidfl.runs.record import Findings
 from lidfl.runs.stopwatch import Stopwatch
 from lidfl.settings.experiment import Experiment
-from lidfl.settings.world import build_network, load_data
+from lidfl.settings.world import build_network, canonical_form, load_data
 from lidfl.simulation.cast import Cast
 from lidfl.simulation.judging import Judges
 from lidfl.simulation.testing import Auditor
@@ -20,6 +20,7 @@ from lidfl.types import Parameters
 class LocalAudit:
     """What the simulation's auditor can tell the server of a real federation."""
 
+    experiment: Experiment
     data: FederatedData
     network: Network
     auditor: Auditor
@@ -27,6 +28,10 @@ class LocalAudit:
     def initial(self) -> Parameters:
         """The model to begin with: the simulation's."""
         return self.network.initial()
+
+    def canonical(self) -> Canonical | None:
+        """The form that models are brought into: the simulation's."""
+        return canonical_form(self.experiment, self.network, self.network.initial())
 
     def findings(self, outcome: Outcome, *, test: bool) -> Findings:
         """What there is to tell of a round, and, to test, how good the list now is."""
@@ -41,4 +46,4 @@ def open_audit(experiment: Experiment) -> LocalAudit:
     """Begin the audit of an experiment, with its data loaded and its model built."""
     data = load_data(experiment)
     network = build_network(experiment, data)
-    return LocalAudit(data, network, Auditor(Cast.of(experiment), Judges(data, network, Stopwatch())))
+    return LocalAudit(experiment, data, network, Auditor(Cast.of(experiment), Judges(data, network, Stopwatch())))

@@ -53,14 +53,16 @@ def gram(updates: Updates) -> Square:
     total = np.zeros((len(updates), len(updates)))
     for part in torch.split(updates, WIDE, dim=1):
         wide = part.cpu().double().numpy()
-        total += wide @ wide.T  # of a product with its own transpose BLAS computes one half
+        with np.errstate(invalid="ignore"):  # attacks look at updates as they come
+            total += wide @ wide.T  # of a product with its own transpose BLAS computes one half
     return total
 
 
 def pairwise(products: Square) -> Square:
     """‖uᵢ − uⱼ‖² of all pairs, from their Gram matrix."""
     squares = products.diagonal()
-    distances = np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0)
+    with np.errstate(invalid="ignore"):
+        distances = np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0)
     np.fill_diagonal(distances, 0)
     return distances
 

@@ -7,7 +7,9 @@ update by anything that its client says about itself.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeAlias
 
 import numpy as np
 from numpy.random import Generator
@@ -15,22 +17,48 @@ from numpy.typing import NDArray
 
 from lidfl.lazily import torch
 from lidfl.methods.medians import COLUMNS, coordinate_median
+from lidfl.protocol import all_finite
 from lidfl.registry import Registry
 from lidfl.types import Parameters, Updates
 
 Groups: TypeAlias = list[NDArray[np.int64]]
 """Disjoint groups of rows, in the order in which they were found."""
 
+P = ParamSpec("P")
+
 aggregator: Registry[Parameters | Groups] = Registry("aggregator", frozenset({"num_honest", "rng"}))
 
 
+def finitely(rule: Callable[P, Parameters]) -> Callable[P, Parameters]:
+    """A rule whose result is finite for all finite updates: where float32 overflows, it counts in float64.
+
+    The largest updates that can be sent have squares, and even sums, that float32 does not hold. What does not fit
+    in the end is cut off at the largest number that does.
+    """
+
+    @wraps(rule)
+    def in_range(*arguments: P.args, **options: P.kwargs) -> Parameters:
+        outcome = rule(*arguments, **options)
+        if all_finite(outcome):
+            return outcome
+        updates, *others = arguments
+        assert isinstance(updates, torch.Tensor)
+        largest = torch.finfo(updates.dtype).max
+        wide = rule(updates.double(), *others, **options)  # type: ignore[arg-type]
+        return wide.clamp(-largest, largest).to(updates.dtype)
+
+    return in_range
+
+
 @aggregator
+@finitely
 def fedavg(updates: Updates) -> Parameters:
     """The mean of all updates, each with the same weight (McMahan et al. 2017)."""
     return updates.mean(0)
 
 
 @aggregator
+@finitely
 def gm(updates: Updates, *, iterations: int = 1) -> Parameters:
     """Geometric median by Weiszfeld's iteration from the mean (Pillutla et al. 2022).
 
@@ -44,6 +72,7 @@ def gm(updates: Updates, *, iterations: int = 1) -> Parameters:
 
 
 @aggregator
+@finitely
 def norm(updates: Updates, *, bound: float = 0.215771) -> Parameters:
     """The mean of the updates, each first scaled down to a norm of at most `bound` (Sun et al. 2019)."""
     scale = (bound / norms(updates)).clamp_max(1)
@@ -51,12 +80,14 @@ def norm(updates: Updates, *, bound: float = 0.215771) -> Parameters:
 
 
 @aggregator
+@finitely
 def cwm(updates: Updates) -> Parameters:
     """The median of each coordinate (Yin et al. 2018); of an even number, the mean of the middle two."""
     return coordinate_median(updates)
 
 
 @aggregator
+@finitely
 def krum(updates: Updates, *, num_honest: int, select: int = 1) -> Parameters:
     """Krum: the update closest to its k − 2 nearest, or the mean of the `select` best (Blanchard et al. 2017).
 
@@ -70,6 +101,7 @@ def krum(updates: Updates, *, num_honest: int, select: int = 1) -> Parameters:
 
 
 @aggregator
+@finitely
 def cclip(updates: Updates, *, radius: float = 1.0, iterations: int = 3) -> Parameters:
     """Centred clipping: the centre plus the mean of the clipped differences, repeated (Karimireddy et al. 2021)."""
     centre = torch.zeros_like(updates[0])
@@ -144,4 +176,4 @@ def means_and_members(outcome: Parameters | Groups, updates: Updates) -> list[tu
     """An aggregator's outcome as candidates: each a vector, and the rows that went into it."""
     if isinstance(outcome, torch.Tensor):
         return [(outcome, np.arange(len(updates)))]
-    return [(updates[torch.from_numpy(rows).to(updates.device)].mean(0), rows) for rows in outcome]
+    return [(fedavg(updates[torch.from_numpy(rows).to(updates.device)]), rows) for rows in outcome]

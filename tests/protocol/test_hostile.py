@@ -1,0 +1,166 @@
+"""Whatever clients send, a round ends, the list stays finite, and the work of honest clients is kept."""
+
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from numpy.random import Generator, default_rng
+
+from lidfl.methods.aggregators import aggregator, means_and_members
+from lidfl.methods.elections import election
+from lidfl.methods.proposals import proposal, resolve_proposals
+from lidfl.protocol import Choose, ModelList, Replies, Request, Rules, Train, Trained, Vote, lid_round, single_round
+from lidfl.runs.loop import drive
+from lidfl.types import Ballot, Client, Parameters, Position
+
+DIM, CLIENTS, HONEST, SEATS = 5, range(8), range(3), 2
+"""Three honest clients of eight: more than a quota of 8/(2 + 1)."""
+TARGET = torch.linspace(-1, 2, DIM)
+EXTREMES = [3.4028234e38, -3.4028234e38, 1e-45, -1e-45, -0.0, 0.0, 1.0, -1e19, 1e30]
+
+
+def loss(model: Parameters) -> float:
+    """What honest clients agree on: how far a model is from where they all want to go."""
+    return float((model.double() - TARGET).norm())
+
+
+def ranking(models: torch.Tensor, ranks: int) -> Ballot:
+    return tuple(sorted(range(len(models)), key=lambda place: loss(models[place])))[:ranks]
+
+
+@dataclass
+class Hostile:
+    """Answers requests: honest clients do their work, the others send the worst that is valid."""
+
+    rng: Generator
+    votes: list[Vote] = field(default_factory=list)
+
+    def answer(self, request: Request) -> Replies:
+        match request:
+            case Train():
+                return [(client, self.trained(client, request)) for client in request.offers]
+            case Choose() | Vote():
+                if isinstance(request, Vote):
+                    self.votes.append(request)
+                return [(client, self.ballot(client, request)) for client in request.voters]
+
+    def trained(self, client: Client, request: Train) -> Trained:
+        offer, models = request.offers[client], request.models.parameters
+        if client in HONEST:
+            parent = min(offer, key=lambda place: loss(models[place]))
+            return Trained(parent, (TARGET - models[parent]) / 2)
+        parent = offer[int(self.rng.integers(len(offer)))]
+        return Trained(parent, self.update(models, parent))
+
+    def update(self, models: torch.Tensor, parent: Position) -> Parameters:
+        kind = self.rng.integers(5)
+        if kind == 0:  # everything at one extreme
+            return torch.full((DIM,), float(self.rng.choice(EXTREMES)))
+        if kind == 1:  # one coordinate of an honest update
+            update = (TARGET - models[parent]) / 2
+            update[self.rng.integers(DIM)] = float(self.rng.choice(EXTREMES))
+            return update
+        if kind == 2:  # bit for bit what an honest client sends
+            return (TARGET - models[parent]) / 2
+        if kind == 3:  # away from everything, as far as it goes
+            return -models[parent].sign() * 3.4e38
+        return torch.tensor(self.rng.choice(EXTREMES, DIM), dtype=torch.float32)
+
+    def ballot(self, client: Client, request: Choose | Vote) -> Ballot:
+        best = ranking(request.models, len(request.models))
+        if client in HONEST:
+            return best[: request.ranks]
+        kinds: list[Ballot] = [(), best[::-1][: request.ranks], best[: request.ranks]]
+        kinds.append(tuple(self.rng.permutation(len(best))[: request.ranks].tolist()))
+        return kinds[int(self.rng.integers(len(kinds)))]
+
+
+PROPOSALS = [*proposal, *aggregator, "jurors:stride=2+rknn+average", "client+cwm+average"]
+
+
+def rules(spec: str, elect: str, *, favourite: bool, several: bool) -> Rules:
+    return Rules(
+        proposals=resolve_proposals(spec),
+        elect=election.resolve(elect),
+        ranked=elect != "plurality",
+        candidates=3 if several else 1,
+        every_group=several,
+        favourite_parents=favourite,
+        same_parent=spec != "client",
+        workers=None if favourite or spec != "client" else 2,
+        num_honest=len(HONEST),
+    )
+
+
+@pytest.mark.parametrize(("favourite", "several"), list(product([True, False], [True, False])))
+@pytest.mark.parametrize("elect", list(election))
+@pytest.mark.parametrize("spec", PROPOSALS)
+def test_a_list_survives_whatever_is_sent(spec: str, elect: str, favourite: bool, several: bool) -> None:
+    used = rules(spec, elect, favourite=favourite, several=several)
+    hostile = Hostile(default_rng(0))
+    models = ModelList.initial(torch.zeros(DIM), SEATS)
+    for round_index in range(40):
+        before = min(map(loss, models.parameters))
+        asked = len(hostile.votes)
+        round_ = lid_round(models, round_index, CLIENTS, default_rng(round_index), used)
+        models = drive(round_, hostile.answer).models
+        assert models.parameters.isfinite().all()
+        assert len(models) == SEATS
+        best = min(map(loss, models.parameters))
+        for vote in hostile.votes[asked:]:
+            if used.ranked or len(vote.candidates) == SEATS + 1:  # else single choices may split
+                assert best == min(before, *map(loss, vote.candidates.parameters))
+
+
+@pytest.mark.parametrize("elect", list(election))
+def test_no_honest_update_is_lost_on_its_way_to_the_vote(elect: str) -> None:
+    """Neither beside models with which it shares a huge parameter, nor beside copies of itself."""
+    used = rules("client", elect, favourite=True, several=True)
+    for seed in range(200):
+        hostile = Hostile(default_rng(seed))
+        models = ModelList.initial(torch.zeros(DIM), SEATS)
+        models.parameters[:, 0] = float(default_rng(seed).choice(EXTREMES))
+        round_ = lid_round(models, 0, HONEST, default_rng(seed), used)
+        drive(round_, hostile.answer)
+        (vote,) = hostile.votes
+        grown = models.parameters[0] + (TARGET - models.parameters[0]) / 2
+        assert any(torch.equal(grown, model) for model in vote.candidates.parameters[SEATS:])
+
+
+@pytest.mark.parametrize("name", list(aggregator))
+def test_a_single_model_stays_finite_whatever_is_sent(name: str) -> None:
+    used = Rules(resolve_proposals(name), election.resolve("plurality"), num_honest=len(HONEST))
+    hostile = Hostile(default_rng(1))
+    models = ModelList.initial(torch.zeros(DIM), 1)
+    for round_index in range(60):
+        models = drive(
+            single_round(models, round_index, CLIENTS, default_rng(round_index), used), hostile.answer
+        ).models
+        assert models.parameters.isfinite().all()
+
+
+@pytest.mark.parametrize("name", list(aggregator))
+def test_every_rule_is_finite_on_the_largest_and_the_smallest_numbers(name: str) -> None:
+    rng = default_rng(5)
+    rule = aggregator.resolve(name)
+    for _ in range(150):
+        updates = torch.tensor(rng.choice(EXTREMES, (int(rng.integers(1, 9)), DIM)), dtype=torch.float32)
+        outcome = rule(updates, num_honest=min(3, len(updates)), rng=rng)
+        for vector, _ in means_and_members(outcome, updates):
+            assert vector.isfinite().all()
+            assert vector.dtype == torch.float32
+
+
+def test_a_finite_update_that_overflows_its_parent_is_no_update() -> None:
+    models = ModelList.initial(torch.full((DIM,), 3e38), SEATS)
+
+    def answer(request: Request) -> Replies:
+        assert isinstance(request, Train), "there is nothing to vote on"
+        return [(client, Trained(offer[0], torch.full((DIM,), 3e38))) for client, offer in request.offers.items()]
+
+    used = rules("client", "plurality", favourite=True, several=False)
+    outcome = drive(lid_round(models, 0, CLIENTS, default_rng(0), used), answer)
+    assert outcome.record.rejected == {"not finite": len(CLIENTS)}
+    assert np.array_equal(outcome.models.parameters, models.parameters)
