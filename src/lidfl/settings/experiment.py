@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from lidfl.data import dealt_by_itself
 from lidfl.errors import LidflError
 from lidfl.files import read_toml
 from lidfl.methods.elections import SINGLE_CHOICE
@@ -80,6 +81,8 @@ class Experiment:
 
     def __post_init__(self) -> None:
         self._check_types()
+        if self._is_open("partition"):
+            self._fill(dealt_by_itself(self.dataset))
         self._fill_in()
         checks.check_numbers(self)
         checks.check_names(self)
@@ -198,10 +201,13 @@ class Experiment:
         self._fill({"name": self._default_name()})
         self._fill({"out": f"runs/{self.name}-{self.seed}"})
 
+    def _is_open(self, name: str) -> bool:
+        return getattr(self, name) is None
+
     def _fill(self, values: Mapping[str, Any]) -> None:
         """Give each of these settings its value if it is still open."""
         for name in values.keys() & {f.name for f in fields(self)}:
-            if getattr(self, name) is None:
+            if self._is_open(name):
                 # The one place where a frozen experiment is written to: while it is being made.
                 object.__setattr__(self, name, values[name])
 
