@@ -11,6 +11,7 @@ BESIDES = ["torchvision", "torchvision.models", "matplotlib", "matplotlib.pyplot
 
 def load(module: str = "byzfl") -> ModuleType:
     """A module of ByzFL, which must be installed: `pip install --no-deps byzfl`."""
-    missing = {name for name in BESIDES if find_spec(name.partition(".")[0]) is None}
+    roots = {name: name.partition(".")[0] for name in BESIDES if name not in sys.modules}
+    missing = [name for name, root in roots.items() if find_spec(root) is None]
     sys.modules.update({name: MagicMock() for name in missing})
     return importlib.import_module(module)

@@ -18,7 +18,7 @@ def four_rounds(tmp_path: Path) -> Experiment:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_run_is_never_lost_or_mixed_by_accident(four_rounds: Experiment, tmp_path: Path) -> None:

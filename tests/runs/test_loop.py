@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lidfl import Experiment, run
+from lidfl import Experiment, LidflError, run
 from lidfl.methods.aggregators import aggregator
 from lidfl.methods.method import METHODS
 from lidfl.runs.loop import Progress
@@ -153,3 +153,34 @@ def test_a_round_without_a_vote_has_no_margin(tmp_path: Path) -> None:
     held = [bool(record.born) for record in records]
     assert set(held) == {True, False}
     assert [record.margin is not None for record in records] == held
+
+
+def test_a_run_can_return_to_each_of_its_last_checkpoints(tmp_path: Path) -> None:
+    experiment = Experiment(rounds=20, checkpoint_every=3, out=str(tmp_path / "run"))
+    run(experiment)
+    whole = (tmp_path / "run" / "models.safetensors").read_bytes(), lines_without_times(tmp_path / "run")
+    for rounds in (18, 12, 9):
+        run(experiment, resume=True, from_round=rounds)
+        again = (tmp_path / "run" / "models.safetensors").read_bytes(), lines_without_times(tmp_path / "run")
+        assert again == whole
+    with pytest.raises(LidflError, match=r"no state after round 3 is kept in .*; there are: 9, 12, 15, 18, 20"):
+        run(experiment, resume=True, from_round=3)
+
+
+def test_clients_that_come_and_go_are_there_again_in_a_resumed_run(tmp_path: Path) -> None:
+    settings = dict(rounds=12, checkpoint_every=4, availability=0.5, local_steps=2, num_clients=8)
+    alone, crashed = (Experiment.of(settings | dict(out=str(tmp_path / name))) for name in ("alone", "crashed"))
+    summary = run(alone)
+    crash_and_resume(crashed, stop_at=7)
+    assert_same_run(Path(alone.out), Path(crashed.out))
+    assert summary["rounds_skipped"] > 0
+    assert any(line.get("stood") for line in lines_without_times(Path(alone.out)))
+
+
+def test_a_run_that_nobody_answers_ends_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lidfl.runs.loop.MOST_SKIPPED", 20)
+    nobody = Experiment(
+        rounds=2, availability=1e-9, absent="honest", byzantine_fraction=0.0, out=str(tmp_path / "run")
+    )
+    with pytest.raises(LidflError, match="round 1 was tried 20 times and too few clients answered"):
+        run(nobody)

@@ -13,11 +13,14 @@ An attack is one function. What it names among its parameters is what it is give
 | `num_byzantine`, `num_classes`, `round_index` | numbers |
 | `rng` | randomness for this round |
 | `labels` | the training labels of Byzantine clients: such an attack poisons data, once, and then behaves |
+| `images` | their images too, standardised; it then returns images and labels |
 
 It returns one row per attacker, or one vector that all of them send.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from numpy.random import Generator
 
@@ -25,9 +28,9 @@ from lidfl.lazily import torch
 from lidfl.registry import Registry
 from lidfl.types import Parameters, Updates
 
-CONTEXT = {"own", "honest", "start", "preferred", "layers", "rng", "labels"}
+CONTEXT = {"own", "honest", "start", "preferred", "layers", "rng", "labels", "images"}
 CONTEXT |= {"attackers", "num_byzantine", "num_classes", "round_index", "aggregate"}
-attack: Registry[torch.Tensor] = Registry("attack", frozenset(CONTEXT))
+attack: Registry[Any] = Registry("attack", frozenset(CONTEXT))
 
 
 @attack
@@ -87,4 +90,9 @@ def ratchet(honest: Updates, start: Parameters, preferred: Parameters, *, back: 
     return preferred - start - back * honest.mean(0)
 
 
-from lidfl.adversaries import against_lists, against_rules, broken_updates  # noqa: E402, F401 - registers more attacks
+from lidfl.adversaries import (  # noqa: E402, F401 - register more attacks
+    against_lists,
+    against_rules,
+    backdoors,
+    broken_updates,
+)

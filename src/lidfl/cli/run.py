@@ -6,6 +6,7 @@ from typing import Any
 
 from lidfl.cli.display import print_result, shown
 from lidfl.cli.flags import given_flags, with_flags
+from lidfl.errors import LidflError
 from lidfl.files import read_toml
 from lidfl.settings.checks import refuse_cautions
 from lidfl.settings.experiment import Experiment
@@ -19,6 +20,8 @@ class RunOptions:
     """TOML file of settings; flags go before it."""
     resume: bool = False
     """Go on from the last checkpoint."""
+    from_round: int = 0
+    """With --resume: go on from the state after this round, if it is still kept (0: the last)."""
     overwrite: bool = False
     """Delete the run that is there and start anew."""
     strict: bool = False
@@ -31,10 +34,18 @@ class RunOptions:
         experiment = Experiment.of(self.settings())
         if self.strict:
             refuse_cautions(experiment)
+        if self.from_round and not self.resume:
+            raise LidflError("--from-round goes with --resume")
         from lidfl.simulation.simulator import run  # torch, now that all words are right
 
         with shown(experiment, quiet=self.quiet) as observe:
-            summary = run(experiment, resume=self.resume, overwrite=self.overwrite, observe=observe)
+            summary = run(
+                experiment,
+                resume=self.resume,
+                overwrite=self.overwrite,
+                from_round=self.from_round,
+                observe=observe,
+            )
         print_result(experiment, summary)
 
     def settings(self) -> dict[str, Any]:

@@ -101,6 +101,7 @@ method(
     candidates=3,
     parent="favourite",
     election="ranked",
+    balance=True,
 )(lid_round)
 METHODS["oracle"] = Method("oracle", single_round, one_model, aggregate="fedavg", ideal=True)
 

@@ -5,6 +5,7 @@
 | `experiment.toml` | the settings, every one of them |
 | `rounds.jsonl` | a line a round |
 | `checkpoint.safetensors` | the list between two rounds, to resume from |
+| `checkpoints/` | the last few of them, by rounds done, to return to |
 | `statistics.safetensors` | mean and standard deviation by which images are standardised, and their shape |
 | `models.safetensors` | the final list |
 | `summary.json` | the result |
@@ -41,6 +42,9 @@ INPUTS = "statistics.safetensors"
 MODELS = "models.safetensors"
 SUMMARY = "summary.json"
 SECRET = "secret"
+CHECKPOINTS = "checkpoints"
+KEPT = 5
+"""So many checkpoints can be returned to."""
 
 Summary: TypeAlias = dict[str, Any]
 """The content of summary.json."""
@@ -209,8 +213,28 @@ class RunDirectory:
     # What a run writes
 
     def save(self, state: State) -> None:
-        """Checkpoint a state."""
+        """Checkpoint a state, and keep the last few before it."""
         save_state(self.checkpoint_file, state)
+        kept = self._kept(state.rounds_done)
+        kept.parent.mkdir(exist_ok=True)
+        kept.unlink(missing_ok=True)
+        os.link(self.checkpoint_file, kept)  # the file itself is replaced, never changed
+        for old in sorted(kept.parent.iterdir())[:-KEPT]:
+            old.unlink()
+
+    def _kept(self, rounds_done: int) -> Path:
+        return self.path / CHECKPOINTS / f"{rounds_done:09d}.safetensors"
+
+    def rewind(self, rounds_done: int) -> None:
+        """Go back to the state after so many rounds; what came later is forgotten."""
+        kept = sorted((self.path / CHECKPOINTS).glob("*.safetensors"))
+        if self._kept(rounds_done) not in kept:
+            known = ", ".join(str(int(path.stem)) for path in kept) or "none"
+            raise LidflError(f"no state after round {rounds_done} is kept in {self.path}; there are: {known}")
+        write_atomically(self.checkpoint_file, self._kept(rounds_done).read_bytes())
+        for later in kept[kept.index(self._kept(rounds_done)) + 1 :]:
+            later.unlink()
+        self.unfinish()
 
     def restore(self, device: str) -> State | None:
         """The last checkpoint, with the records cut back to it; None if there is none."""

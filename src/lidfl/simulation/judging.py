@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lidfl.adversaries.backdoors import Trigger
 from lidfl.data.shards import FederatedData, Shards
 from lidfl.learning.client import finite_or_inf, image_hits, image_losses
 from lidfl.learning.engines import logits_for
@@ -130,6 +131,24 @@ class Judges:
         """Each client's test accuracy of one model."""
         accuracies: NDArray[np.float64] = self.testing.means(vector[None], clients)[0].cpu().numpy()
         return accuracies
+
+    def successes(self, trigger: Trigger, models: Models, clients: Clients) -> NDArray[np.float64]:
+        """Of each client's test images of other classes the share that a trigger turns, (models, clients).
+
+        Not a number for a client that has no such images.
+        """
+        shards = self.testing.shards
+        stamped, others = trigger.stamped(shards.images), shards.labels != trigger.target
+        rows, sizes = shards.gather(clients)
+        owners = np.repeat(np.arange(len(clients)), sizes)
+        counted = others.cpu().numpy()[rows]
+        shares = []
+        for model in models:
+            turned = (self.testing.logits(model, stamped).argmax(1) == trigger.target).cpu().numpy()[rows] & counted
+            counts = np.bincount(owners[counted], minlength=len(clients)).astype(float)
+            counts[counts == 0] = np.nan
+            shares.append(np.bincount(owners[turned], minlength=len(clients)) / counts)
+        return np.stack(shares)
 
     @property
     def evaluations(self) -> Counter[int]:

@@ -10,6 +10,7 @@ from functools import partial
 
 import torch
 
+from lidfl.adversaries.backdoors import trigger_of
 from lidfl.data.shards import FederatedData
 from lidfl.learning.client import flushing_denormals
 from lidfl.learning.parameters import Network
@@ -36,12 +37,18 @@ log = logging.getLogger(__name__)
 
 @flushing_denormals()
 def run(
-    experiment: Experiment, *, resume: bool = False, overwrite: bool = False, observe: Observer | None = None
+    experiment: Experiment,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    from_round: int = 0,
+    observe: Observer | None = None,
 ) -> Summary:
     """Run an experiment and return its summary; everything is also written to `experiment.out`.
 
     A run that is interrupted with Ctrl-C saves its state first; `resume=True` goes on from the last saved state,
-    and the result is the same, bit for bit, as if it had never stopped.
+    and the result is the same, bit for bit, as if it had never stopped. With `from_round` it goes on from an
+    earlier one of those that are kept.
 
     >>> summary = run(Experiment(rounds=30, out="runs/first"))  # doctest: +SKIP
     """
@@ -54,13 +61,22 @@ def run(
     simulator = Simulator.of(experiment)
     experiment = experiment.with_settings(engine=simulator.engine_name)  # so that a repeated run takes the same
     with directory.claimed(experiment, resume=resume, overwrite=overwrite):
-        directory.save_inputs(simulator.data)
-        server = Server(experiment, simulator.canonical())
-        start = partial(first_list, experiment, simulator.network.initial())
-        state = play(experiment, server, simulator, start, directory, observe)
-        summary = simulator.auditor.result(state.models) | summarise(experiment, state, directory)
-        directory.finish(state, summary)
-        return summary
+        if from_round:
+            directory.rewind(from_round)
+        return _run(experiment, simulator, directory, observe)
+
+
+def _run(
+    experiment: Experiment, simulator: "Simulator", directory: RunDirectory, observe: Observer | None
+) -> Summary:
+    """Play the rounds that are left and write the result."""
+    directory.save_inputs(simulator.data)
+    server = Server(experiment, simulator.canonical())
+    start = partial(first_list, experiment, simulator.network.initial())
+    state = play(experiment, server, simulator, start, directory, observe)
+    summary = simulator.auditor.result(state.models) | summarise(experiment, state, directory)
+    directory.finish(state, summary)
+    return summary
 
 
 class Simulator:
@@ -76,7 +92,7 @@ class Simulator:
         self.training = Training(experiment, data, network, self.cast, self.judges)
         self.voting = Voting(experiment, self.cast, self.judges, Wariness(experiment, self.training, self.judges))
         self.presence = Presence(experiment, self.cast)
-        self.auditor = Auditor(self.cast, self.judges)
+        self.auditor = Auditor(self.cast, self.judges, trigger_of(self.training.attack))
 
     @classmethod
     def of(cls, experiment: Experiment) -> "Simulator":

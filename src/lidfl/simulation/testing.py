@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from lidfl.adversaries.backdoors import Trigger
 from lidfl.protocol import Birth, ModelList, Outcome
 from lidfl.runs.directory import Summary
 from lidfl.runs.record import Findings, finite
@@ -19,6 +20,8 @@ class Auditor:
 
     cast: Cast
     judges: Judges
+    trigger: Trigger | None = None
+    """What attackers teach models to fall for."""
 
     def findings(self, outcome: Outcome, *, test: bool) -> Findings:
         """What there is to tell of a round."""
@@ -44,10 +47,10 @@ class Auditor:
         accuracies = self.accuracies(models).mean(0)
         return {
             "test_accuracy": float(accuracies.max()),
-            "deployed_accuracy": self.deployed_accuracy(models),
+            **self._deployed_result(models),
             "validation_loss": finite(self.judges.losses(models, self.cast.audience).mean(0).min()),
             "per_model_accuracy": {str(m): float(a) for m, a in zip(models.ids, accuracies, strict=True)},
-        }
+        } | self._success_result(models)
 
     def accuracies(self, models: ModelList) -> NDArray[np.float64]:
         """The test accuracy of every model for each client of the audience, (clients, models)."""
@@ -55,6 +58,33 @@ class Auditor:
 
     def deployed_accuracy(self, models: ModelList) -> float:
         """The mean test accuracy of honest clients, each with the model of its lowest validation loss."""
+        return float(self._deployed(self.accuracies(models), models).mean())
+
+    def _deployed(self, found: NDArray[np.float64], models: ModelList) -> NDArray[np.float64]:
+        """Of what was found of each model by each client, what honest clients get with the model they take."""
         chosen = self.judges.losses(models, self.cast.audience).argmin(1)
-        deployed = self.accuracies(models)[np.arange(len(chosen)), chosen]
-        return float(deployed[~self.cast.are_byzantine(self.cast.audience.tolist())].mean())
+        deployed: NDArray[np.float64] = found[np.arange(len(chosen)), chosen]
+        return deployed[~self.cast.are_byzantine(self.cast.audience.tolist())]
+
+    def _deployed_result(self, models: ModelList) -> Summary:
+        """What honest clients get: on average, at worst, and how much it differs between them."""
+        deployed = np.sort(self._deployed(self.accuracies(models), models))
+        tenth = deployed[: max(1, len(deployed) // 10)]
+        return {
+            "deployed_accuracy": float(deployed.mean()),
+            "deployed_worst": float(deployed[0]),
+            "deployed_worst_decile": float(tenth.mean()),
+            "deployed_deviation": float(deployed.std(ddof=1)) if len(deployed) > 1 else None,
+        }
+
+    def _success_result(self, models: ModelList) -> Summary:
+        """How often the trigger works: of triggered images of other classes, the share taken for its own."""
+        if self.trigger is None:
+            return {}
+        found = self.judges.successes(self.trigger, models.parameters, self.cast.audience).T
+        honest = ~self.cast.are_byzantine(self.cast.audience.tolist())
+        by_model = zip(models.ids, np.nanmean(found[honest], axis=0).tolist(), strict=True)
+        return {
+            "attack_success": float(np.nanmean(self._deployed(found, models))),
+            "per_model_attack_success": {str(model): value for model, value in by_model},
+        }

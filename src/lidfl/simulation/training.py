@@ -50,7 +50,7 @@ class Training:
         self.work = LocalTraining(
             experiment.local_steps, experiment.batch_size, experiment.learning_rate, experiment.momentum
         )
-        self.labels = self._training_labels()
+        self.images, self.labels = self._training_data()
         self.engine_name = self._engine_name()
         self.engine = self._build_engine(self.engine_name)
 
@@ -160,19 +160,23 @@ class Training:
         rng = rng_for(self.experiment.seed, purpose, round_index, client)
         return rows[draw_batches(len(rows), self.work, rng)]
 
-    def _training_labels(self) -> Tensor:
-        """Training labels, those of Byzantine clients poisoned if the attack is one on data."""
+    def _training_data(self) -> tuple[Tensor, Tensor]:
+        """Training images and labels, those of Byzantine clients poisoned if the attack is one on data."""
         shards = self.data.train
         if not self.poisons_data:
-            return shards.labels
+            return shards.images, shards.labels
         if isinstance(shards, DrawnShards):
             raise LidflError(
                 f"{self.attack.name} poisons a client's own images; choose a partition that deals them"
             )
         owners = np.repeat(np.arange(len(shards.sizes)), shards.sizes)
-        poisoned = torch.from_numpy(np.isin(owners, sorted(self.cast.byzantine))).to(shards.labels.device)
-        flipped = self.attack(labels=shards.labels, num_classes=self.data.num_classes)
-        return torch.where(poisoned, flipped, shards.labels)
+        theirs = torch.from_numpy(np.isin(owners, sorted(self.cast.byzantine))).to(shards.labels.device)
+        rng = rng_for(self.experiment.seed, "poison")
+        num_classes = self.data.num_classes
+        made = self.attack(images=shards.images, labels=shards.labels, num_classes=num_classes, rng=rng)
+        images, labels = made if isinstance(made, tuple) else (shards.images, made)
+        images = torch.where(theirs[:, None, None, None], images, shards.images)
+        return images, torch.where(theirs, labels, shards.labels)
 
     # Which engine
 
@@ -188,7 +192,7 @@ class Training:
         return asked
 
     def _build_engine(self, name: str) -> Engine:
-        return ENGINES[name](self.network, self.work, self.data.train.images, self.labels)
+        return ENGINES[name](self.network, self.work, self.images, self.labels)
 
     def _trial_jobs(self) -> Jobs:
         """A few steps of a few clients, to try engines with."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any
 
 from lidfl.theory import committees, votes
@@ -11,6 +12,8 @@ from lidfl.theory.question import Question
 from lidfl.theory.votes import Electorate, Size
 
 RULES: tuple[ParentRule, ...] = ("uniform", "favourite")
+DOUBTED = tuple(Fraction(tenths, 10) for tenths in (8, 6, 4, 2, 1))
+"""Honest fractions that a list may have to be safe for."""
 STEPS = 16
 """Into how many steps a curve is divided: from one point to the next, the round grows by about the same factor."""
 
@@ -56,6 +59,7 @@ def plan(question: Question) -> Plan:
     """Everything that the guarantee promises for a question."""
     sections = (
         Section("The list", tuple(_list_promises(question))),
+        Section("If the fraction is not known", tuple(_doubt_promises(question))),
         Section("A vote", tuple(_vote_promises(question))),
         Section("Clients", tuple(_client_promises(question))),
         Section("Validation data", tuple(_validation_promises(question))),
@@ -65,14 +69,50 @@ def plan(question: Question) -> Plan:
     return Plan(question, sections, tuple(curve(question, _rounds(question.rounds))))
 
 
+def expected_honest(electorate: Electorate, voters: int) -> int:
+    """How many of so many voters, drawn from all clients, are honest on average; rounded down."""
+    return voters * electorate.num_honest // electorate.num_clients
+
+
+def _doubt_promises(question: Question) -> Iterator[Promise]:
+    """What it takes, and costs, not to know how many are honest."""
+    electorate = question.electorate
+    m, q = electorate.num_clients, electorate.list_size
+    least = electorate.quota()
+    told = f"A list of {q:,} is safe for every number of honest clients from {least:,} to {m:,}."
+    lost = "With fewer, the others can vote out every good model."
+    yield Promise("least_honest", "honest at least", least, f"{told} {lost}")
+    uniform = (
+        f"With uniform parents, if in truth all {m:,} are honest, it may take {q:,} times the rounds of one model,"
+    )
+    favourite = "as the best model is trained but once in so many; with favourite parents it takes no more."
+    yield Promise("cost_of_caution", "cost of caution", q, f"{uniform} {favourite}")
+    for fraction in DOUBTED:
+        honest = votes.honest_count(m, fraction)
+        if honest >= 1:
+            safe = Electorate.smallest(m, honest).list_size
+            told = f"A list that is safe if {float(fraction):.0%} or more are honest, that is {honest:,} clients."
+            yield Promise(f"list_for_{int(100 * fraction)}", f"from {float(fraction):.0%} on", safe, told)
+
+
 def _list_promises(question: Question) -> Iterator[Promise]:
     electorate = question.electorate
     m, k, margin = electorate.num_clients, electorate.num_honest, electorate.margin
     safe = Electorate.smallest(m, k).list_size
     shortest = f"with fewer than ⌊m/k⌋ = {safe:,} the other {m - k:,} clients could vote out every good one."
     yield Promise("list_size", "list size", electorate.list_size, f"Models that the server keeps: {shortest}")
-    told = f"Of {m:,} first choices: a model that gets so many stays, whatever the others do."
-    yield Promise("quota", "quota", electorate.quota(), told)
+    voters = question.voters or m
+    told = f"Of {voters:,} first choices: a model that gets so many stays, whatever the others do."
+    yield Promise("quota", "quota", electorate.quota(voters), told)
+    if voters < m:
+        margin = expected_honest(electorate, voters) - electorate.quota(voters)
+        told = (
+            f"Of {voters:,} voters {expected_honest(electorate, voters):,} are honest on average: so many more, or "
+        )
+        yield Promise(
+            "margin", "margin", margin, f"{told}fewer, than the quota. See Committees for how often it fails."
+        )
+        return
     spare = f"{margin:,} may" if margin else "none may"
     holds = f"The quota holds: of {k:,} honest {'vote' if k == 1 else 'votes'} {spare} go astray."
     fails = f"The quota does not hold: {k:,} honest votes are too few. Take a list of {safe:,}."
