@@ -1,16 +1,18 @@
 """Aggregators beside ByzFL's: `python -m benchmarks.aggregators`, seconds and memory of one call each.
 
-Every call runs in a process of its own, so that its peak of memory is its own, as a multiple of the input. A call
-that needs more than ten times the input, or longer than the patience, is given up and said so. ByzFL needs
-`pip install --no-deps byzfl`; empty modules stand in for what it imports besides.
+Seconds are those of one processor, which other work on the machine disturbs least. Every call runs in a process
+of its own, so that its peak of memory is its own, as a multiple of the input. A call that needs more than ten times
+the input, or longer than the patience, is given up and said so. ByzFL needs `pip install --no-deps byzfl`; empty
+modules stand in for what it imports besides.
 """
 
 import json
+import os
 import resource
 import subprocess
 import sys
 from collections.abc import Callable
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,8 @@ from lidfl.methods.pipelines import resolve_pipeline
 
 SHAPES = [(35, 151_358), (200, 1_000_000)]
 """The paper's CNN on CIFAR-10 with 35 clients, and many clients with a model of a million parameters."""
-PATIENCE = 180
+PATIENCE = 300
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 TURNS = 3
 
 PEERS: dict[str, Callable[[Any, int], Callable[[torch.Tensor], object]]] = {
@@ -65,9 +68,9 @@ def measure(whose: str, spec: str, rows: int, columns: int) -> dict[str, float]:
     times: list[float] = []
     while len(times) < TURNS and sum(times) < PATIENCE / 4:
         rule = call(whose, spec, f)
-        began = perf_counter()
+        began = process_time()
         rule(updates)
-        times.append(perf_counter() - began)
+        times.append(process_time() - began)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"seconds": min(times), "memory": 1 + (peak - before) * 1024 / size}
 
@@ -76,7 +79,9 @@ def apart(whose: str, spec: str, shape: tuple[int, int]) -> dict[str, float] | N
     """The same in a process of its own; None if it was given up."""
     command = [sys.executable, "-m", "benchmarks.aggregators", whose, spec, *map(str, shape)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+        done = subprocess.run(
+            command, env=os.environ | ONE_THREAD, capture_output=True, text=True, timeout=PATIENCE, check=True
+        )
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
         return None
     found: dict[str, float] = json.loads(done.stdout)

@@ -32,20 +32,20 @@ class Pipeline:
         self, updates: Updates, *, num_honest: int, rng: Generator
     ) -> list[tuple[Parameters, NDArray[np.int64]]]:
         """What the rule finds: vectors, each with the rows of the updates that went into it."""
-        rows = np.arange(len(updates))
-        if self.steps:
-            usable = finite_rows(updates)
-            updates, rows = updates[usable], rows if isinstance(usable, slice) else rows[usable.cpu().numpy()]
-            if len(updates) == 0:
-                return [(updates.new_zeros(updates.shape[1]), rows)]
-        holds = np.eye(len(updates), dtype=bool)
+        if not self.steps:
+            return means_and_members(self.rule(updates, num_honest=num_honest, rng=rng), updates)
+        usable = finite_rows(updates)
+        holds = np.eye(len(updates), dtype=bool)[usable if isinstance(usable, slice) else usable.cpu().numpy()]
+        updates = updates[usable]
+        if len(updates) == 0:
+            return [(updates.new_zeros(updates.shape[1]), np.arange(0))]
         for step in self.steps:
             weights = step(updates, num_honest=num_honest, rng=rng)
             # No more of the new updates are bad than were of the old ones.
             num_honest = max(1, len(weights) - max(0, len(updates) - num_honest))
             updates, holds = mixed(updates, weights), (weights > 0) @ holds
         found = means_and_members(self.rule(updates, num_honest=num_honest, rng=rng), updates)
-        return [(vector, rows[holds[members].any(0)] if self.steps else members) for vector, members in found]
+        return [(vector, np.flatnonzero(holds[members].any(0))) for vector, members in found]
 
     def vector(self, updates: Updates, *, num_honest: int, rng: Generator) -> Parameters:
         """What the rule finds, or the first of it."""
@@ -68,7 +68,7 @@ class Pipeline:
         parts: list[tuple[Bound[Weights] | Bound[Parameters | Groups], int, int]] = []
         for step in self.steps:
             parts.append((step, n, num_honest))
-            left = -(-n // step.options.get("size", 2)) if step.name == "bucketing" else n
+            left = -(-n // max(1, step.options.get("size", 2))) if step.name == "bucketing" else n
             n, num_honest = left, max(1, left - max(0, n - num_honest))
         return [*parts, (self.rule, n, num_honest)]
 

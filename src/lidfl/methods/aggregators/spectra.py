@@ -99,11 +99,14 @@ def top_scores(products: Square, weights: NDArray[np.float64]) -> tuple[float, N
     """
     centred = around_mean(products, weights)
     roots = np.sqrt(weights)
-    values, vectors = np.linalg.eigh(roots[:, None] * centred * roots)
-    variance = float(values[-1])
+    from scipy.linalg import eigh  # which takes a while to load
+
+    top = len(weights) - 1
+    values, vectors = eigh(roots[:, None] * centred * roots, subset_by_index=[top, top])
+    variance = float(values[0])
     if variance <= 0:
         return 0.0, np.zeros(len(weights))
-    along = centred @ (roots * vectors[:, -1])
+    along = centred @ (roots * vectors[:, 0])
     return variance, along * (along / variance)
 
 
