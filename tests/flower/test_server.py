@@ -51,13 +51,13 @@ def test_a_run_goes_on_after_any_round_with_other_node_ids(tmp_path: Path) -> No
 def test_a_directory_that_another_process_writes_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     experiment = six(**PLURALITY, rounds=2, out=str(tmp_path / "run"))
     serve(experiment, Control(), grid_of(experiment, tmp_path / "data"), open_audit)
-    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     with RunDirectory(experiment.out).claimed(experiment, resume=True, overwrite=False):
         longer = experiment.with_settings(rounds=9)
         for control in (Control(resume=True), Control(overwrite=True)):
             with pytest.raises(LidflError, match="written by another process"):
                 serve(longer, control, grid_of(experiment, tmp_path / "data"), open_audit)
-    assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
 
 
 def test_nobody_else_writes_to_the_directory_of_a_server_at_work(tmp_path: Path) -> None:

@@ -4,9 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file
 
 import lidfl
 from lidfl import Experiment, LidflError, RunDirectory, pick, run
+from lidfl.learning.client import candidate_losses
+from lidfl.learning.models import build_model
+from lidfl.learning.parameters import Network
+from lidfl.runs.picking import holdings
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +60,24 @@ def test_data_with_more_classes_than_the_models_know_is_refused(finished: Path, 
     np.savez(tmp_path / "own.npz", x=np.zeros((30, 8, 8), np.float32), y=np.arange(30) % 11)
     with pytest.raises(LidflError, match="classes that the models do not: they know 0 … 9"):
         pick(finished, dataset=f"npz:{tmp_path / 'own.npz'}")
+
+
+@pytest.mark.parametrize("rule", ["average", "soup", "tuned:parts=3", "joined:parts=2"])
+def test_a_rule_of_ones_own_makes_a_model_of_the_list(finished: Path, tmp_path: Path, rule: str) -> None:
+    choice = pick(finished, client=2, out=tmp_path / "mine.safetensors", deploy=rule)
+    assert 0 <= choice.accuracy <= 1
+    assert choice.path.exists()
+    if rule != "average":
+        best = pick(finished, client=2, out=tmp_path / "best.safetensors")
+        module = build_model("lr", (1, 8, 8), 10, seed=0)
+        network = Network(module)
+        module.load_state_dict(load_file(choice.path))
+        own = holdings(RunDirectory(finished).experiment(), RunDirectory(finished).inputs().statistics, None, 2)
+        loss = candidate_losses(network, Network(module).initial()[None], *own.validation)
+        assert loss[0] <= best.losses.min() + 1e-6, "what is kept is never worse on own data"
+
+
+def test_to_tune_takes_training_data(finished: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "own.npz", x=np.zeros((30, 8, 8), np.float32), y=np.arange(30) % 10)
+    with pytest.raises(LidflError, match="takes training data: give --client, or --deploy soup"):
+        pick(finished, dataset=f"npz:{tmp_path / 'own.npz'}", deploy="tuned")

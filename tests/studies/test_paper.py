@@ -59,7 +59,10 @@ def test_a_plan_can_be_cut_down() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(name="femnist-lr-0.5"), "unknown experiment 'femnist-lr-0.5'; choose from aggregators-cnn, "),
+        (
+            dict(name="femnist-lr-0.5"),
+            "unknown experiment 'femnist-lr-0.5'; choose from adversary-absence, ",
+        ),
         (dict(name="femnist-lr-0.6", scale=0.0), "scale must be positive"),
         (dict(name="femnist-lr-0.6", groups=["lid"]), "has no group 'lid'; choose from baselines, lidfl"),
         (dict(name="femnist-lr-0.6", columns=["LIE"]), "has no column 'LIE'; choose from empire, gauss, "),

@@ -27,6 +27,8 @@ class Pick:
     """Whose share of the data; left out, all of --dataset is yours."""
     app: Path | None = None
     """The Flower app whose run this is: judge with the data of its node --client."""
+    deploy: str | None = None
+    """What to make of the list (default: as the run says): best, average, soup, tuned, joined."""
     out: Path | None = None
     """File to write the chosen model to (default: in the run directory)."""
 
@@ -40,6 +42,8 @@ class Pick:
             table.add_row(str(model), *("–" if math.isnan(n) else f"{n:.3f}" for n in numbers), mark)
         console = Console()
         console.print(table)
+        if choice.position is None:
+            console.print(f"chosen: a model made from the list, accuracy {choice.accuracy:.3f}", highlight=False)
         console.print(f"written to {choice.path}", highlight=False, soft_wrap=True)
 
     def _choice(self) -> "Choice":
@@ -49,7 +53,7 @@ class Pick:
         if self.app is None:
             from lidfl.runs.picking import pick
 
-            return pick(self.run, dataset=self.dataset, client=self.client, out=self.out)
+            return pick(self.run, dataset=self.dataset, client=self.client, out=self.out, deploy=self.deploy)
         from lidfl.flower import require_flower
 
         require_flower()

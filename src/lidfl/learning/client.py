@@ -4,9 +4,10 @@ Written for a single client, with autograd and no tricks: a remote client runs t
 engines are tested to agree with it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -17,6 +18,9 @@ from torch import Tensor
 
 from lidfl.learning.parameters import Network
 from lidfl.types import Losses, Models, Parameters
+
+Measure: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""From logits and labels to a number for each image: its loss, or whether it is right."""
 
 
 @contextmanager
@@ -96,9 +100,12 @@ def _own_copy(part: Tensor) -> Tensor:
     return part.detach().clone(memory_format=memory_format)
 
 
-def candidate_losses(network: Network, candidates: Models, images: Tensor, labels: Tensor) -> Losses:
+def candidate_losses(
+    network: Network, candidates: Models, images: Tensor, labels: Tensor, measure: Measure | None = None
+) -> Losses:
     """The mean validation loss of each candidate, +inf where it is not finite (paper, step 4)."""
-    every = (image_losses(logits(network, candidate, images), labels) for candidate in candidates)
+    measure = measure or image_losses
+    every = (measure(logits(network, candidate, images), labels) for candidate in candidates)
     return finite_or_inf(torch.stack([losses.double().mean() for losses in every]))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from lidfl.errors import LidflError
 from lidfl.methods.aggregators import aggregator
 from lidfl.methods.pipelines import is_pipeline, resolve_pipeline
-from lidfl.protocol import ModelList, Round, Rules, lid_round, single_round
+from lidfl.protocol import ModelList, Round, Rules, lid_round, local_round, single_round
 from lidfl.types import Client
 
 PlayRound: TypeAlias = Callable[[ModelList, int, Sequence[Client], np.random.Generator, Rules], Round]
@@ -26,7 +26,7 @@ Length: TypeAlias = Callable[[int, int], int]
 
 PAPER: Mapping[str, Any] = dict(
     proposal="client", groups="one", candidates=1, parent="uniform", election="plurality", voters=0, workers=0
-) | dict(balance=False, reach=0.0, lookahead=0)
+) | dict(balance=False, reach=0.0, lookahead=0, judge="loss", deploy="best")
 """The settings of a round as the paper has them; what a method does not heed stays so."""
 
 
@@ -46,6 +46,8 @@ class Method:
     """What it sets unless the user does."""
     aggregate: str | None = None
     """The aggregator that makes its one model; None if the setting `proposal` says what is made."""
+    personal: bool = False
+    """Whether each client keeps a model of its own: row c is client c's."""
     ideal: bool = False
     """Whether it is what nobody can do: in a simulation all others than honest clients are left out."""
 
@@ -53,6 +55,11 @@ class Method:
 def one_model(_clients: int, _honest: int) -> int:
     """A list of one."""
     return 1
+
+
+def two_each(clients: int, _honest: int) -> int:
+    """For each client the best of its models so far, and the latest."""
+    return 2 * clients
 
 
 def shortest_list(clients: int, honest: int) -> int:
@@ -74,7 +81,13 @@ METHODS: dict[str, Method] = {}
 
 
 def method(
-    name: str, *, length: Length = one_model, votes: bool = False, heeds: Sequence[str] = (), **preset: Any
+    name: str,
+    *,
+    length: Length = one_model,
+    votes: bool = False,
+    heeds: Sequence[str] = (),
+    personal: bool = False,
+    **preset: Any,
 ) -> Callable[[PlayRound], PlayRound]:
     """Make a round a method: `@lidfl.method("mine", length=…, proposal="rknn")` above its generator."""
 
@@ -82,13 +95,16 @@ def method(
         taken = METHODS.get(name)
         if name in aggregator or (taken and taken.play.__module__ != play.__module__):
             raise TypeError(f"method '{name}' exists already; rename yours")
-        METHODS[name] = Method(name, play, length, votes, frozenset({*heeds, *preset}), preset)
+        heeded = frozenset({*heeds, *preset})
+        METHODS[name] = Method(name, play, length, votes, heeded, preset, personal=personal)
         return play
 
     return register
 
 
-LIST_SETTINGS = (*PAPER, "list_size")
+EVERYONES = {"judge", "deploy"}
+"""Settings that any method may have: they are about clients, not about the list."""
+LIST_SETTINGS = (*(name for name in PAPER if name not in EVERYONES), "list_size")
 
 method("lidfl", length=shortest_list, votes=True, heeds=LIST_SETTINGS)(lid_round)
 method(
@@ -103,6 +119,7 @@ method(
     election="ranked",
     balance=True,
 )(lid_round)
+method("local", length=two_each, personal=True)(local_round)
 METHODS["oracle"] = Method("oracle", single_round, one_model, aggregate="fedavg", ideal=True)
 
 

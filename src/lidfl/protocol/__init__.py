@@ -29,7 +29,7 @@ from lidfl.protocol.messages import (
 )
 from lidfl.protocol.proposing import propose, same, sample
 from lidfl.protocol.replies import all_finite, first_choices, valid_ballots, valid_updates
-from lidfl.protocol.rounds import lid_round, single_round
+from lidfl.protocol.rounds import lid_round, local_round, single_round
 from lidfl.protocol.rules import Asking, Canonical, Elect, Gathered, Propose, Rules
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "all_finite",
     "first_choices",
     "lid_round",
+    "local_round",
     "propose",
     "same",
     "sample",

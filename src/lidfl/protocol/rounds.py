@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from lidfl.lazily import torch
-from lidfl.protocol.messages import Birth, ModelList, Outcome, Proposed, Record, Round, Train, Trained, Vote
+from lidfl.protocol.messages import Birth, Choose, ModelList, Outcome, Proposed, Record, Round, Train, Trained, Vote
 from lidfl.protocol.proposing import propose, sample
 from lidfl.protocol.replies import first_choices, valid_ballots, valid_updates
 from lidfl.protocol.rules import Gathered, Rules
@@ -88,6 +88,27 @@ def single_round(
     candidates = models.with_new(proposed)
     survivors = candidates.without([0]) if proposed else models
     return Outcome(survivors, _record(round_index, candidates, survivors, proposed, [], unusable + undecided))
+
+
+def local_round(
+    models: ModelList, round_index: int, clients: Sequence[Client], _rng: np.random.Generator, _rules: Rules
+) -> Round:
+    """Everyone trains alone: row c is the best model of client c so far, by its own data, row m + c its latest."""
+    own = len(clients)
+    offers = {client: (own + client,) for client in clients}
+    trained, unusable = valid_updates((yield Train(round_index, models, offers)), offers, models)
+    rows = models.parameters.clone()
+    for client, sent in trained.items():
+        rows[own + client] += sent.update
+        pair = Choose(round_index, rows[[client, own + client]], (client,), 1, models.parameters[:0])
+        ballots, spoilt = valid_ballots((yield pair), pair)
+        unusable += spoilt
+        if ballots.get(client) == (1,):
+            rows[client] = rows[own + client]
+    grown = [Proposed((place,), row, (place % own,)) for place, row in enumerate(rows)]
+    candidates = models.with_new(grown)
+    survivors = candidates.without(range(len(models)))
+    return Outcome(survivors, _record(round_index, candidates, survivors, grown, [], unusable))
 
 
 def _record(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -15,59 +16,125 @@ from lidfl.data.base import Dataset
 from lidfl.data.shards import Statistics
 from lidfl.errors import LidflError
 from lidfl.files import write_atomically
-from lidfl.learning.client import candidate_losses, image_hits, logits
+from lidfl.learning.client import (
+    LocalTraining,
+    candidate_losses,
+    draw_batches,
+    image_hits,
+    local_update,
+    logits,
+)
 from lidfl.learning.models import build_model
 from lidfl.learning.parameters import Network
+from lidfl.methods import deploying
 from lidfl.protocol import ModelList
 from lidfl.runs.directory import RunDirectory
-from lidfl.seeds import rng_for
+from lidfl.seeds import rng_for, seed_for
 from lidfl.settings.experiment import Experiment
-from lidfl.settings.world import load_data
-from lidfl.types import Parameters
+from lidfl.settings.world import load_data, measure_of
+from lidfl.types import Models, Parameters
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How a client sees the list."""
+    """How a client sees the list, and what it takes."""
 
     ids: tuple[int, ...]
     losses: NDArray[np.float64]
-    """The mean loss of each model on the client's validation images."""
+    """The client's judgement of each model, on its validation images."""
     accuracies: NDArray[np.float64]
     """The accuracy of each model on the client's test images."""
-    position: int
-    """Where in the list the chosen model stands."""
+    position: int | None
+    """Where in the list the chosen model stands; None if it was made from several."""
+    accuracy: float
+    """The accuracy of what it takes on its test images."""
     path: Path
-    """The file that the chosen model was written to."""
+    """The file that it was written to."""
+
+
+Split: TypeAlias = tuple[Tensor, Tensor]
+"""Images and labels."""
 
 
 @dataclass(frozen=True)
-class OwnData:
-    """The images that a client judges models with; the same ones twice if it has no test set."""
+class Holdings:
+    """The data of a client; the same images to judge and to test with if it has no test set."""
 
-    validation: tuple[Tensor, Tensor]
-    test: tuple[Tensor, Tensor]
+    validation: Split
+    test: Split
+    train: Split | None = None
+
+
+class PickingOwn:
+    """What a client can do with its own data when it picks."""
+
+    def __init__(self, network: Network, experiment: Experiment, held: Holdings, num_classes: int) -> None:
+        self.network = network
+        self.experiment = experiment
+        self.held = held
+        self.measure = measure_of(experiment, num_classes)
+        e = experiment
+        self.work = LocalTraining(e.local_steps, e.batch_size, e.learning_rate, e.momentum)
+
+    def losses(self, models: Models) -> NDArray[np.float64]:
+        """Its judgement of each model."""
+        return candidate_losses(self.network, models, *self.held.validation, self.measure)
+
+    def trained(self, model: Parameters, part: int) -> Parameters:
+        """A model after one more local training."""
+        if self.held.train is None:
+            raise LidflError("to tune a model takes training data: give --client, or --deploy soup")
+        images, labels = self.held.train
+        rows = draw_batches(len(labels), self.work, rng_for(self.experiment.seed, "tune", part))
+        reached = model + local_update(self.network, model, images, labels, torch.from_numpy(rows), self.work)
+        return reached if bool(reached.isfinite().all()) else model
+
+    def first(self) -> Parameters:
+        """The model that everything began with."""
+        return self.network.initial()
 
 
 def pick(
-    run: Path | str, *, dataset: str | None = None, client: int | None = None, out: Path | str | None = None
+    run: Path | str,
+    *,
+    dataset: str | None = None,
+    client: int | None = None,
+    out: Path | str | None = None,
+    deploy: str | None = None,
 ) -> Choice:
-    """Choose the model of a finished run's list that does best on one client's data, and write it.
+    """Make of a finished run's list the model that serves one client's data best, and write it.
 
     The data is client `client`'s share of the run's data set, or of another one given as `dataset`; without a
-    client, all of `dataset` is the client's own. The file holds the model's state dict, for a plain nn.Module.
+    client, all of `dataset` is the client's own. `deploy` names the rule, if not the run's. The file holds the
+    model's state dict, for a plain nn.Module.
     """
     directory = RunDirectory(run)
     final = directory.final_state().models
     experiment, inputs = directory.experiment(), directory.inputs()
-    own = own_data(experiment, inputs.statistics, dataset, client)
-    if max(int(own.validation[1].max()), int(own.test[1].max())) >= inputs.num_classes:
-        raise LidflError(f"the data has classes that the models do not: they know 0 … {inputs.num_classes - 1}")
-    network = Network(build_model(experiment.model, inputs.image_shape, inputs.num_classes, seed=0))
-    losses = candidate_losses(network, final.parameters, *own.validation)
-    accuracies = np.array([accuracy(network, row, own.test) for row in final.parameters])
+    rule = deploying.deploy.resolve(deploy or experiment.deploy)
+    held = holdings(experiment, inputs.statistics, dataset, client)
+    check_classes(held, inputs.num_classes)
+    seed = seed_for(experiment.seed, "model")
+    network = Network(build_model(experiment.model, inputs.image_shape, inputs.num_classes, seed))
+    own = PickingOwn(network, experiment, held, inputs.num_classes)
+    chosen = rule(final.parameters, own, rounds=experiment.rounds)
+    found = [accuracy(network, row, held.test) for row in (*final.parameters, chosen)]
     default = directory.path / ("picked.safetensors" if client is None else f"client-{client}.safetensors")
-    return take(network, final, losses, accuracies, experiment, Path(out) if out else default)
+    path = Path(out) if out else default
+    position = place_of(chosen, final.parameters)
+    write_model(path, network, chosen, final.ids[position] if position is not None else None, experiment)
+    return Choice(final.ids, own.losses(final.parameters), np.array(found[:-1]), position, found[-1], path)
+
+
+def check_classes(held: Holdings, num_classes: int) -> None:
+    """Refuse data with classes that the models do not have."""
+    if max(int(held.validation[1].max()), int(held.test[1].max())) >= num_classes:
+        raise LidflError(f"the data has classes that the models do not: they know 0 … {num_classes - 1}")
+
+
+def place_of(model: Parameters, models: Models) -> int | None:
+    """Where in a list a model stands, if it is one of it."""
+    return next((place for place, row in enumerate(models) if torch.equal(row, model)), None)
 
 
 def take(
@@ -80,11 +147,11 @@ def take(
 ) -> Choice:
     """Choose the model with the lowest loss, and write it."""
     position = int(losses.argmin())
-    write_model(path, network, final, position, experiment)
-    return Choice(final.ids, losses, accuracies, position, path)
+    write_model(path, network, final.parameters[position], final.ids[position], experiment)
+    return Choice(final.ids, losses, accuracies, position, float(accuracies[position]), path)
 
 
-def own_data(experiment: Experiment, statistics: Statistics, dataset: str | None, client: int | None) -> OwnData:
+def holdings(experiment: Experiment, statistics: Statistics, dataset: str | None, client: int | None) -> Holdings:
     """One client's images, standardised as those were that the models were trained on."""
     if client is None:
         if dataset is None:
@@ -94,7 +161,7 @@ def own_data(experiment: Experiment, statistics: Statistics, dataset: str | None
     # Only the data is needed: attacks and rules that the run names may not be at hand here.
     same = Experiment.unchecked(vars(experiment) | ({"dataset": dataset} if dataset else {}))
     data = load_data(same, statistics)
-    return OwnData(data.validation.of(client), data.test.of(client))
+    return Holdings(data.validation.of(client), data.test.of(client), data.train.of(client))
 
 
 def check_client(experiment: Experiment, client: int) -> None:
@@ -109,22 +176,24 @@ def accuracy(network: Network, parameters: Parameters, test: tuple[Tensor, Tenso
     return float(image_hits(logits(network, parameters, images), labels).double().mean())
 
 
-def _whole(data: Dataset, statistics: Statistics) -> OwnData:
+def _whole(data: Dataset, statistics: Statistics) -> Holdings:
     images = statistics.apply(data.images)
     labels = torch.from_numpy(data.labels)
-    return OwnData((images, labels), (images, labels))
+    return Holdings((images, labels), (images, labels))
 
 
-def write_model(path: Path, network: Network, final: ModelList, position: int, experiment: Experiment) -> None:
-    """Write one model as a state dict, with its name and where it comes from."""
+def write_model(
+    path: Path, network: Network, model: Parameters, model_id: int | None, experiment: Experiment
+) -> None:
+    """Write a model as a state dict, with its name and where it comes from."""
     metadata = {
         "model": experiment.model,
         "dataset": experiment.dataset,
         "run": experiment.name,
-        "id": str(final.ids[position]),
+        "id": "several" if model_id is None else str(model_id),
         "lidfl": version("lidfl"),
     }
     try:
-        write_atomically(path, save(network.state_dict(final.parameters[position]), metadata))
+        write_atomically(path, save(network.state_dict(model), metadata))
     except OSError as error:
         raise LidflError(f"cannot write {path}: {error.strerror}; set --out") from None

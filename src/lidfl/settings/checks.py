@@ -14,6 +14,8 @@ from lidfl.data.partitions import partition
 from lidfl.data.splits import parse_split
 from lidfl.errors import LidflError
 from lidfl.learning import models
+from lidfl.learning.judges import judge
+from lidfl.methods.deploying import deploy
 from lidfl.methods.elections import election
 from lidfl.methods.method import LIST_SETTINGS, resolve_method
 from lidfl.methods.proposals import pipelines_of, resolve_proposals
@@ -74,6 +76,8 @@ def check_names(experiment: Experiment) -> None:
     attack.resolve(experiment.attack)
     vote_attack.resolve(experiment.vote_attack)
     election.resolve(experiment.election)
+    judge.resolve(experiment.judge)
+    deploy.resolve(experiment.deploy)
     models.resolve(experiment.model)
     parse_split(experiment.split)
     for name, choices in CHOICES.items():
@@ -105,8 +109,9 @@ def check_run_name(name: str) -> None:
 def check_list(experiment: Experiment) -> None:
     """Refuse a list that is too short, and settings that would do nothing."""
     heeds, method = experiment.plays.heeds, experiment.method
-    if "list_size" not in heeds and experiment.list_size != 1:
-        raise LidflError(f"list_size goes with method = lidfl; {method} keeps one model")
+    usual = experiment.plays.length(experiment.num_clients, experiment.assumed_honest)
+    if "list_size" not in heeds and experiment.list_size != usual:
+        raise LidflError(f"list_size goes with method = lidfl; {method} keeps {usual}")
     if experiment.list_size < 1:
         raise LidflError(f"list_size must be at least 1, not {experiment.list_size}")
     if experiment.list_size < experiment.smallest_list and not experiment.unsafe_list:

@@ -4,6 +4,7 @@ All of it follows from the experiment alone, the same in every process that asks
 """
 
 import logging
+from functools import partial
 
 import torch
 
@@ -14,6 +15,8 @@ from lidfl.data.shards import FederatedData, Statistics
 from lidfl.data.splits import parse_split
 from lidfl.errors import LidflError
 from lidfl.learning.balance import balance_of
+from lidfl.learning.client import Measure
+from lidfl.learning.judges import judge
 from lidfl.learning.models import build_model
 from lidfl.learning.parameters import Network
 from lidfl.protocol import Canonical
@@ -69,6 +72,11 @@ def build_network(experiment: Experiment, data: FederatedData) -> Network:
             f"{experiment.dataset} has {data.num_classes} classes, so it must be ({data.num_classes},)"
         )
     return network
+
+
+def measure_of(experiment: Experiment, num_classes: int) -> Measure:
+    """What clients judge an image by."""
+    return partial(judge.resolve(experiment.judge), num_classes=num_classes)
 
 
 def canonical_form(experiment: Experiment, network: Network, first: Parameters) -> Canonical | None:

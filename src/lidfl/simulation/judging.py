@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lidfl.adversaries.backdoors import Trigger
 from lidfl.data.shards import FederatedData, Shards
-from lidfl.learning.client import finite_or_inf, image_hits, image_losses
+from lidfl.learning.client import Measure, finite_or_inf, image_hits
 from lidfl.learning.engines import logits_for
 from lidfl.learning.parameters import Network
 from lidfl.protocol import ModelList
@@ -26,8 +26,6 @@ REMEMBERED = 100_000
 
 Logits: TypeAlias = Callable[[Parameters, Tensor], Tensor]
 """From a model and images to logits."""
-Measure: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""From logits and labels to a number for each image: its loss, or whether it is right."""
 
 
 class Yardstick:
@@ -100,10 +98,10 @@ class OncePerModel:
 class Judges:
     """All clients as judges of models: their validation losses and their test accuracies."""
 
-    def __init__(self, data: FederatedData, network: Network, stopwatch: Stopwatch) -> None:
+    def __init__(self, data: FederatedData, network: Network, stopwatch: Stopwatch, measure: Measure) -> None:
         logits = logits_for(network)
         self.stopwatch = stopwatch
-        self.validation = Yardstick(data.validation, logits, image_losses)
+        self.validation = Yardstick(data.validation, logits, measure)
         self.testing = Yardstick(data.test, logits, image_hits)
         self._losses = OncePerModel(self.loss)
         self._accuracies = OncePerModel(self.accuracy)

@@ -22,8 +22,9 @@ from lidfl.runs.server import Server, first_list
 from lidfl.runs.stopwatch import Stopwatch
 from lidfl.runs.summary import summarise
 from lidfl.settings.experiment import Experiment
-from lidfl.settings.world import build_network, canonical_form, load_data
+from lidfl.settings.world import build_network, canonical_form, load_data, measure_of
 from lidfl.simulation.cast import Cast
+from lidfl.simulation.deploying import Deployment
 from lidfl.simulation.judging import Judges
 from lidfl.simulation.presence import Presence
 from lidfl.simulation.testing import Auditor
@@ -88,11 +89,12 @@ class Simulator:
         self.network = network
         self.stopwatch = Stopwatch()
         self.cast = Cast.of(experiment)
-        self.judges = Judges(data, network, self.stopwatch)
+        self.judges = Judges(data, network, self.stopwatch, measure_of(experiment, data.num_classes))
         self.training = Training(experiment, data, network, self.cast, self.judges)
         self.voting = Voting(experiment, self.cast, self.judges, Wariness(experiment, self.training, self.judges))
         self.presence = Presence(experiment, self.cast)
-        self.auditor = Auditor(self.cast, self.judges, trigger_of(self.training.attack))
+        deployment = Deployment(experiment, self.training, self.judges)
+        self.auditor = Auditor(self.cast, self.judges, deployment, trigger_of(self.training.attack))
 
     @classmethod
     def of(cls, experiment: Experiment) -> "Simulator":

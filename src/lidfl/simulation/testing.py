@@ -11,7 +11,9 @@ from lidfl.protocol import Birth, ModelList, Outcome
 from lidfl.runs.directory import Summary
 from lidfl.runs.record import Findings, finite
 from lidfl.simulation.cast import Cast
+from lidfl.simulation.deploying import Deployment
 from lidfl.simulation.judging import Judges
+from lidfl.types import Client
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class Auditor:
 
     cast: Cast
     judges: Judges
+    deployment: Deployment
     trigger: Trigger | None = None
     """What attackers teach models to fall for."""
 
@@ -57,18 +60,21 @@ class Auditor:
         return self.judges.accuracies(models, self.cast.audience)
 
     def deployed_accuracy(self, models: ModelList) -> float:
-        """The mean test accuracy of honest clients, each with the model of its lowest validation loss."""
-        return float(self._deployed(self.accuracies(models), models).mean())
+        """The mean test accuracy of honest clients, each with the model that it takes."""
+        return float(self._deployed(models).mean())
 
-    def _deployed(self, found: NDArray[np.float64], models: ModelList) -> NDArray[np.float64]:
-        """Of what was found of each model by each client, what honest clients get with the model they take."""
-        chosen = self.judges.losses(models, self.cast.audience).argmin(1)
-        deployed: NDArray[np.float64] = found[np.arange(len(chosen)), chosen]
-        return deployed[~self.cast.are_byzantine(self.cast.audience.tolist())]
+    def _deployed(self, models: ModelList) -> NDArray[np.float64]:
+        """The test accuracy of each honest client of the audience with the model that it takes."""
+        return self.deployment.accuracies(models, self._honest)
+
+    @property
+    def _honest(self) -> list[Client]:
+        """The honest clients over whom results are averaged."""
+        return [client for client in self.cast.audience.tolist() if client not in self.cast.byzantine]
 
     def _deployed_result(self, models: ModelList) -> Summary:
         """What honest clients get: on average, at worst, and how much it differs between them."""
-        deployed = np.sort(self._deployed(self.accuracies(models), models))
+        deployed = np.sort(self._deployed(models))
         tenth = deployed[: max(1, len(deployed) // 10)]
         return {
             "deployed_accuracy": float(deployed.mean()),
@@ -81,10 +87,15 @@ class Auditor:
         """How often the trigger works: of triggered images of other classes, the share taken for its own."""
         if self.trigger is None:
             return {}
-        found = self.judges.successes(self.trigger, models.parameters, self.cast.audience).T
-        honest = ~self.cast.are_byzantine(self.cast.audience.tolist())
-        by_model = zip(models.ids, np.nanmean(found[honest], axis=0).tolist(), strict=True)
+        clients = np.array(self._honest)
+        found = self.judges.successes(self.trigger, models.parameters, clients)
+        taken = self.deployment.taken(models, self._honest)
+        deployed = [
+            self.judges.successes(self.trigger, model[None], np.array([client]))[0, 0]
+            for model, client in zip(taken, self._honest, strict=True)
+        ]
+        by_model = zip(models.ids, np.nanmean(found, axis=1).tolist(), strict=True)
         return {
-            "attack_success": float(np.nanmean(self._deployed(found, models))),
+            "attack_success": float(np.nanmean(deployed)),
             "per_model_attack_success": {str(model): value for model, value in by_model},
         }

@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 
 from lidfl.settings.experiment import Experiment
-from lidfl.studies.paper import Compared, compare, folder, names, planned
+from lidfl.studies.paper import Compared, compare, folder, names_of_the_paper, planned
 from lidfl.studies.store import Shelf
 from lidfl.studies.sweep import Result, Sweep
 from lidfl.studies.tables import Grid, distinct, markdown, setting
@@ -78,7 +78,7 @@ def page(results: Path, beside: Path | None = None) -> str:
     """The whole page as Markdown, with the figures that are in the folder of the page."""
     reasons = read_reasons()
     shelf = Shelf(results)
-    chapters = [chapter(name, shelf) for name in names() if not name.startswith("beyond")]
+    chapters = [chapter(name, shelf) for name in names_of_the_paper()]
     sections = (_section(one, reasons) + _figure(one.sweep.name, beside) for one in chapters)
     return "\n".join([HEAD, _overview(chapters), *sections])
 

@@ -17,6 +17,9 @@ ROOM = Path(__file__).parent
 PLACES = [ROOM.parent / "experiments", ROOM.parents[2] / "experiments"]
 """In the installed package, or in a clone."""
 
+OURS = ("adversary", "beyond")
+"""How the names of our own experiments begin."""
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -43,8 +46,13 @@ def folder() -> Path:
 
 
 def names() -> list[str]:
-    """Every experiment of the paper."""
+    """Every experiment: the paper's, and our own."""
     return sorted(path.stem for path in folder().glob("*.toml"))
+
+
+def names_of_the_paper() -> list[str]:
+    """The paper's experiments."""
+    return [name for name in names() if not name.startswith(OURS)]
 
 
 def paper_numbers(name: str) -> dict[tuple[str, str], tuple[float, float | None]]:

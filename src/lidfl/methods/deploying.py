@@ -1,0 +1,102 @@
+"""What a client makes of the final list: the model that it will use.
+
+A rule is one function of what a client has: the list, and its own data, by which it can judge and train models. It
+returns one model. Whatever it tries, it keeps by its own validation data; `best` is the paper's rule.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidfl.lazily import torch
+from lidfl.registry import Registry
+from lidfl.types import Models, Parameters
+
+
+class OwnData(Protocol):
+    """What a client can do with its own data."""
+
+    def losses(self, models: Models) -> NDArray[np.float64]:
+        """Its judgement of each model, on its validation images; lower is better."""
+        ...
+
+    def trained(self, model: Parameters, part: int) -> Parameters:
+        """A model after one more local training on its training images; `part` numbers the trainings."""
+        ...
+
+    def first(self) -> Parameters:
+        """The model that everything began with."""
+        ...
+
+
+deploy: Registry[Parameters] = Registry("deploy", frozenset({"rounds"}))
+
+
+@deploy
+def best(models: Models, own: OwnData) -> Parameters:
+    """The model of the list with the lowest own loss, as in the paper."""
+    return models[int(own.losses(models).argmin())]
+
+
+@deploy
+def average(models: Models, own: OwnData, *, share: float = 0.5) -> Parameters:
+    """The mean of the better share of the list, by own loss."""
+    order = own.losses(models).argsort(kind="stable")
+    return models[order[: max(1, round(share * len(models)))].tolist()].mean(0)
+
+
+@deploy
+def soup(models: Models, own: OwnData) -> Parameters:
+    """Of the best model and the means of the best 2, 4, 8, … by own loss, the one with the lowest own loss.
+
+    Own data cannot tell good models apart, and their mean is better than most of them (Wortsman et al. 2022); where
+    it is not, own data can tell that.
+    """
+    return _lowest(soups(models, own), own)
+
+
+@deploy
+def tuned(models: Models, own: OwnData, *, parts: int = 10) -> Parameters:
+    """The soup, and what becomes of it in up to so many local trainings on own data: the lowest own loss."""
+    return _lowest(_path(soup(models, own), own, parts), own)
+
+
+@deploy
+def joined(models: Models, own: OwnData, rounds: int, *, parts: int = 10) -> Parameters:
+    """The lowest own loss of the soup, of the soup tuned on own data, and of a model trained alone as long.
+
+    So joining costs nobody anything, but for the chance that a choice between few models on own validation data
+    errs.
+    """
+    return _lowest([tuned(models, own, parts=parts), alone(own, rounds)], own)
+
+
+def alone(own: OwnData, rounds: int) -> Parameters:
+    """The first model trained on own data for so many local trainings, stopped where its own loss was lowest."""
+    return _lowest(_path(own.first(), own, rounds), own)
+
+
+def soups(models: Models, own: OwnData) -> list[Parameters]:
+    """The best model, and the means of the best 2, 4, 8, … and of all, by own loss."""
+    losses = own.losses(models)
+    order = losses.argsort(kind="stable")[: max(1, int(np.isfinite(losses).sum()))].tolist()
+    sizes = dict.fromkeys(
+        [*(2**power for power in range(len(order).bit_length()) if 2**power <= len(order)), len(order)]
+    )
+    return [models[order[:size]].mean(0) for size in sizes]
+
+
+def _path(model: Parameters, own: OwnData, parts: int) -> list[Parameters]:
+    """A model, and where each of so many local trainings takes it."""
+    path = [model]
+    for part in range(parts):
+        path.append(own.trained(path[-1], part))
+    return path
+
+
+def _lowest(models: list[Parameters], own: OwnData) -> Parameters:
+    """The model with the lowest own loss; of equals the first."""
+    return models[int(own.losses(torch.stack(models)).argmin())]

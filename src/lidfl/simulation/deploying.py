@@ -1,0 +1,80 @@
+"""What honest clients of a simulation deploy, each by its own data."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lidfl.learning.client import finite_or_inf
+from lidfl.methods.deploying import deploy
+from lidfl.protocol import ModelList
+from lidfl.settings.experiment import Experiment
+from lidfl.simulation.judging import Judges
+from lidfl.simulation.training import Training
+from lidfl.types import Client, Models, Parameters
+
+
+class SimulatedOwn:
+    """What a simulated client can do with its own data."""
+
+    def __init__(self, client: Client, training: Training, judges: Judges) -> None:
+        self.client = client
+        self.training = training
+        self.judges = judges
+
+    def losses(self, models: Models) -> NDArray[np.float64]:
+        """Its judgement of each model."""
+        return finite_or_inf(self.judges.validation.means(models, np.array([self.client]))[:, 0])
+
+    def trained(self, model: Parameters, part: int) -> Parameters:
+        """A model after one more local training."""
+        steps = self.training.work.steps
+        ((_, job),) = self.training.alike([(self.client, 0)], model[None], part, "tune", steps)
+        reached = model + self.training.engine(job)[0]
+        return reached if bool(reached.isfinite().all()) else model
+
+    def first(self) -> Parameters:
+        """The model that everything began with."""
+        return self.training.network.initial()
+
+
+class Deployment:
+    """The models that clients take; what was last asked for is remembered."""
+
+    def __init__(self, experiment: Experiment, training: Training, judges: Judges) -> None:
+        self.experiment = experiment
+        self.training = training
+        self.judges = judges
+        self.rule = deploy.resolve(experiment.deploy)
+        self._last: tuple[tuple[object, ...], Models] | None = None
+
+    def taken(self, models: ModelList, clients: Sequence[Client]) -> Models:
+        """The model that each client takes, one a row."""
+        asked = (models.ids, tuple(clients))
+        if self._last is None or self._last[0] != asked:
+            self._last = asked, self._take(models, clients)
+        return self._last[1]
+
+    def _take(self, models: ModelList, clients: Sequence[Client]) -> Models:
+        if self.experiment.plays.personal:  # there is a row for each client
+            return models.parameters[list(clients)]
+        if self.rule.name == "best":  # of which all losses are known already
+            return models.parameters[self.judges.losses(models, np.array(clients)).argmin(1).tolist()]
+        with self.judges.stopwatch.timed("deployment"):
+            return torch.stack([self._one(models.parameters, client) for client in clients])
+
+    def _one(self, models: Models, client: Client) -> Parameters:
+        own = SimulatedOwn(client, self.training, self.judges)
+        return self.rule(models, own, rounds=self.experiment.rounds)
+
+    def accuracies(self, models: ModelList, clients: Sequence[Client]) -> NDArray[np.float64]:
+        """The test accuracy of each client with the model that it takes."""
+        if self.rule.name == "best" and not self.experiment.plays.personal:
+            everyone = self.judges.accuracies(models, np.array(clients))
+            chosen = self.judges.losses(models, np.array(clients)).argmin(1)
+            deployed: NDArray[np.float64] = everyone[np.arange(len(chosen)), chosen]
+            return deployed
+        with self.judges.stopwatch.timed("deployment"):
+            taken = zip(self.taken(models, clients), clients, strict=True)
+            return np.array([self.judges.accuracy(model, np.array([client]))[0] for model, client in taken])
