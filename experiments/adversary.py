@@ -108,14 +108,15 @@ def absence() -> str:
     """Clients that come and go."""
     found = runs("adversary-absence")
     shares = sorted({run.experiment.availability for run in found}, reverse=True)
-    lines = [
-        [method, who, *(text(such(found, method=method, absent=who, availability=share)) for share in shares)]
-        for method in ("lidfl", "lidfl-ranked")
-        for who in ("honest", "both")
-    ]
-    return markdown(["method", "who comes and goes", *(f"{share:.0%} there" for share in shares)], lines) + seeds(
-        found
-    )
+    lines = []
+    for method, guess in (("lidfl", -1.0), ("lidfl", 0.9), ("lidfl-ranked", -1.0)):
+        for who in ("honest", "both"):
+            mine = such(found, method=method, absent=who, assumed_byzantine_fraction=guess)
+            cells = (such(mine, availability=share) for share in shares)
+            length = ", ".join(sorted({str(run.experiment.list_size) for run in mine}))
+            lines.append([method, length, who, *map(text, cells)])
+    head = ["method", "list", "who comes and goes", *(f"{share:.0%} there" for share in shares)]
+    return markdown(head, lines) + seeds(found)
 
 
 def assumed() -> str:

@@ -24,7 +24,7 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 MODULES = sorted(
     path for path in SOURCE.rglob("*.py") if path.parent != SOURCE or path.stem not in ("__init__", "__main__")
 )
-SERVER_SIDE = ["protocol", "runs/server.py", "runs/state.py", "methods/aggregators.py"]
+SERVER_SIDE = ["protocol", "runs/server.py", "runs/state.py", "methods/aggregators"]
 SERVER_SIDE += [f"flower/{name}.py" for name in ("server", "answers", "fleet", "members", "codec")]
 MAY_KNOW_ADVERSARIES = {"settings", "simulation", "cli", "flower/local", "flower/misbehaving.py"}
 """Who checks their names, who plays them, and what stands for an attacker's node."""

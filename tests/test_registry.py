@@ -225,6 +225,6 @@ def test_a_name_that_is_taken_elsewhere_is_refused() -> None:
         """Another rule of that name."""
 
     with pytest.raises(
-        TypeError, match=r"aggregator 'gm' exists already, in lidfl\.methods\.aggregators; rename yours"
+        TypeError, match=r"aggregator 'gm' exists already, in lidfl\.methods\.aggregators\.paper; rename yours"
     ):
         aggregator(gm)

@@ -156,6 +156,7 @@ def test_no_attack_changes_what_it_sees_and_each_sends_one_row_or_one_vector(nam
             "round_index": 0,
             "num_byzantine": 3,
             "num_classes": 10,
+            "aggregate": fedavg,
             "rng": default_rng(0),
             "labels": torch.arange(10),
             "images": normal(10, 16, 4).view(10, 1, 4, 4),

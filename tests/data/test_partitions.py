@@ -13,7 +13,7 @@ from lidfl.data.partitions import partition, split_clients
 from lidfl.errors import LidflError
 
 SPECS = [
-    *sorted({*partition} - {"drawn"}),
+    *sorted({*partition} - {"drawn", "by_client"}),
     "iid:lognormal",
     "iid:sizes=lognormal,sigma=3",
     "dirichlet:0.001",
@@ -150,7 +150,7 @@ def test_too_little_data_for_anyone_is_refused() -> None:
         ("dirichlet:0", 5, "concentration must be between"),
         ("dirichlet:nan", 5, "concentration must be between"),
         ("dirichlet:inf", 5, "concentration must be between"),
-        ("pathological", 5, "unknown partition 'pathological'; choose from by_writer, dirichlet, drawn, iid"),
+        ("pathological", 5, "unknown partition 'pathological'; choose from by_client, by_writer, dirichlet"),
     ],
 )
 def test_nonsense_is_refused_with_the_fix(spec: str, num_clients: int, message: str) -> None:

@@ -58,7 +58,8 @@ def test_every_aggregator_is_a_method_that_keeps_one_model() -> None:
     assert resolve_method("gm:iterations=3").aggregate == "gm:iterations=3"
     assert resolve_method("oracle").aggregate == "fedavg"
     with pytest.raises(
-        LidflError, match="unknown method 'krumm'; choose from lidfl, lidfl-ranked, local, oracle, cclip"
+        LidflError,
+        match="unknown method 'krumm'; choose from lidfl, lidfl-ranked, local, oracle, bulyan, caf, cclip",
     ):
         resolve_method("krumm")
 

@@ -74,7 +74,8 @@ def crash_and_resume(experiment: Experiment, stop_at: int) -> None:
 @pytest.mark.parametrize("method", [*METHODS, *aggregator])
 def test_whatever_the_method_a_crash_changes_no_record(tmp_path: Path, method: str) -> None:
     """Single models used to miss a loss in the first round after the checkpoint."""
-    settings = dict(method=method, rounds=10, checkpoint_every=4, eval_every=3, attack="gauss", local_steps=2)
+    few = dict(rounds=10, local_steps=2, num_clients=8)  # so few that every subset can be searched
+    settings = dict(method=method, checkpoint_every=4, eval_every=3, attack="gauss", **few)
     alone, crashed = (Experiment.of(settings | dict(out=str(tmp_path / name))) for name in ("alone", "crashed"))
     run(alone)
     crash_and_resume(crashed, stop_at=5)
@@ -174,6 +175,16 @@ def test_clients_that_come_and_go_are_there_again_in_a_resumed_run(tmp_path: Pat
     assert_same_run(Path(alone.out), Path(crashed.out))
     assert summary["rounds_skipped"] > 0
     assert any(line.get("stood") for line in lines_without_times(Path(alone.out)))
+
+
+@pytest.mark.parametrize("method", ["lidfl", "lidfl-ranked"])
+@pytest.mark.parametrize("vote_attack", ["worst", "random", "coordinated"])
+def test_rounds_in_which_no_honest_client_or_no_juror_is_there_are_played_or_skipped(
+    method: str, vote_attack: str, tmp_path: Path
+) -> None:
+    settings = dict(method=method, vote_attack=vote_attack, rounds=15, availability=0.25, local_steps=2)
+    summary = run(Experiment.of(settings | dict(num_clients=6, out=str(tmp_path / "run"))))
+    assert summary["rounds_skipped"] > 0
 
 
 def test_a_run_that_nobody_answers_ends_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ An attack is one function. What it names among its parameters is what it is give
 | `start`, `preferred` | the model they were sent, and the one of the list that most honest clients prefer, (dim,) |
 | `layers` | the tensors that a model is made of: names and shapes, in order |
 | `attackers` | how many of them were sent this model |
+| `aggregate` | the rule in use: from the updates of all, (clients, dim), to one update |
 | `num_byzantine`, `num_classes`, `round_index` | numbers |
 | `rng` | randomness for this round |
 | `labels` | the training labels of Byzantine clients: such an attack poisons data, once, and then behaves |
@@ -28,7 +29,7 @@ from lidfl.registry import Registry
 from lidfl.types import Parameters, Updates
 
 CONTEXT = {"own", "honest", "start", "preferred", "layers", "rng", "labels", "images"}
-CONTEXT |= {"attackers", "num_byzantine", "num_classes", "round_index"}
+CONTEXT |= {"attackers", "num_byzantine", "num_classes", "round_index", "aggregate"}
 attack: Registry[Any] = Registry("attack", frozenset(CONTEXT))
 
 
@@ -89,4 +90,9 @@ def ratchet(honest: Updates, start: Parameters, preferred: Parameters, *, back: 
     return preferred - start - back * honest.mean(0)
 
 
-from lidfl.adversaries import against_lists, backdoors  # noqa: E402, F401 - register more attacks
+from lidfl.adversaries import (  # noqa: E402, F401 - register more attacks
+    against_lists,
+    against_rules,
+    backdoors,
+    broken_updates,
+)

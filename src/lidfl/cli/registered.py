@@ -13,6 +13,7 @@ from lidfl.data.partitions import partition
 from lidfl.learning.models import model
 from lidfl.methods.aggregators import aggregator
 from lidfl.methods.elections import election
+from lidfl.methods.preaggregators import preaggregator
 from lidfl.methods.proposals import proposal
 from lidfl.registry import Registry
 
@@ -21,6 +22,7 @@ REGISTRIES: list[Registry[Any]] = [
     partition,
     model,
     aggregator,
+    preaggregator,
     attack,
     vote_attack,
     election,

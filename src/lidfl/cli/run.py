@@ -8,6 +8,7 @@ from lidfl.cli.display import print_result, shown
 from lidfl.cli.flags import given_flags, with_flags
 from lidfl.errors import LidflError
 from lidfl.files import read_toml
+from lidfl.settings.checks import refuse_cautions
 from lidfl.settings.experiment import Experiment
 
 
@@ -23,12 +24,16 @@ class RunOptions:
     """With --resume: go on from the state after this round, if it is still kept (0: the last)."""
     overwrite: bool = False
     """Delete the run that is there and start anew."""
+    strict: bool = False
+    """Refuse what would only be warned of, such as a rule beyond its range."""
     quiet: bool = False
     """Show nothing while it runs."""
 
     def __call__(self) -> None:
         """Run the experiment that the file and the flags describe."""
         experiment = Experiment.of(self.settings())
+        if self.strict:
+            refuse_cautions(experiment)
         if self.from_round and not self.resume:
             raise LidflError("--from-round goes with --resume")
         from lidfl.simulation.simulator import run  # torch, now that all words are right

@@ -2,12 +2,20 @@
 
 from numpy.random import Generator
 
-from lidfl.data import cifar10, digits, femnist, npz  # noqa: F401 - importing a source registers it
-from lidfl.data.base import Dataset, data_directory, dataset
+from lidfl.data import cifar, digits, femnist, idx, npz, table  # noqa: F401 - importing a source registers it
+from lidfl.data.base import Dataset, data_directory, dataset, locate
 
-__all__ = ["Dataset", "data_directory", "dataset", "load_dataset"]
+__all__ = ["Dataset", "data_directory", "dataset", "dealt_by_itself", "load_dataset"]
 
 
 def load_dataset(spec: str, rng: Generator) -> Dataset:
     """The data set that a spec names, such as `digits`, `femnist:images=0` or `npz:path/to/file.npz`."""
     return dataset.resolve(spec)(rng=rng)
+
+
+def dealt_by_itself(spec: str) -> dict[str, str | int]:
+    """The settings that follow if the data itself names its clients, as an .npz with an array `clients` does."""
+    if spec.partition(":")[0] != "npz":
+        return {}
+    count = npz.count_clients(locate(dataset.resolve(spec).options["path"]))
+    return {"partition": "by_client", "num_clients": count} if count else {}

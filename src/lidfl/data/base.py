@@ -1,5 +1,6 @@
 """What every data set looks like, and where its files are looked for."""
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ Images: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 Indices: TypeAlias = NDArray[np.int64]
 """Rows of a data set."""
 
+MANY_CLASSES, FEW_IMAGES = 100, 20
+"""So many classes with so few images each are likely to be a mistake."""
+
 DATA_VARIABLE = "LIDFL_DATA"
 """The environment variable that names the directory of data files."""
 
@@ -35,7 +39,11 @@ class Dataset:
     """Whether each pixel, or each channel, is brought to mean 0 and deviation 1."""
     writers: NDArray[np.int64] | None = None
     """Who wrote each image, shape (N,), where that is known."""
+    clients: NDArray[np.int64] | None = None
+    """Which client has each image, 0 … clients - 1, where the data says so."""
 
+
+log = logging.getLogger(__name__)
 
 dataset = Registry[Dataset]("dataset", frozenset({"rng"}))
 
@@ -71,3 +79,9 @@ def take_rows(parts: Sequence[NDArray[np.uint8]], rows: Indices) -> NDArray[np.u
     cuts = np.searchsorted(rows, starts)
     chosen = [part[rows[cuts[i] : cuts[i + 1]] - starts[i]] for i, part in enumerate(parts)]
     return np.concatenate(chosen)
+
+
+def caution_about_classes(num_classes: int, count: int, source: object) -> None:
+    """One line where labels look like numbers of something else than classes."""
+    if num_classes >= MANY_CLASSES and count < FEW_IMAGES * num_classes:
+        log.warning("%s has %d classes for %d images: are its labels classes, from 0?", source, num_classes, count)

@@ -3,12 +3,9 @@
 Images are 28x28, upright, 255 for paper and 0 for ink; classes are 0-9, then A-Z, then a-z.
 """
 
-import gzip
 import json
-import math
 import os
 import tempfile
-import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +18,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from lidfl.data.base import DATA_VARIABLE, Dataset, data_directory, dataset, draw_rows, locate, take_rows
+from lidfl.data.idx import read_idx
 from lidfl.data.npz import read_npz
 from lidfl.errors import LidflError
 
@@ -202,30 +200,8 @@ def _read_emnist_split(folder: Path, split: str) -> tuple[NDArray[np.uint8], NDA
     if image_file is None or label_file is None:
         name = f"emnist-byclass-{split}-labels-idx1-ubyte.gz"
         raise LidflError(f"no labels for {image_file}; put {name} from {EMNIST_PAGE} beside it")
-    images, labels = _read_idx(image_file, 3), _read_idx(label_file, 1)
+    images, labels = read_idx(image_file, 3, EMNIST_PAGE), read_idx(label_file, 1, EMNIST_PAGE)
     if images.shape != (len(labels), SIDE, SIDE):
         shape = f"shape {images.shape} for {len(labels)} labels"
         raise LidflError(f"{image_file} has {shape}; get both files from {EMNIST_PAGE}")
     return images, labels.astype(np.int64)
-
-
-def _read_idx(file: Path, dimensions: int) -> NDArray[np.uint8]:
-    """An IDX file of bytes: 0, 0, 8 (unsigned byte), the number of dimensions, each length, the bytes."""
-    content = _read_bytes(file)
-    header = 4 + 4 * dimensions
-    lengths = [int.from_bytes(content[at : at + 4].tobytes(), "big") for at in range(4, header, 4)]
-    is_whole = len(content) == header + math.prod(lengths)
-    if not is_whole or content[:4].tolist() != [0, 0, 8, dimensions]:
-        raise LidflError(f"{file} is cut short or no IDX file; get it again from {EMNIST_PAGE}")
-    return content[header:].reshape(lengths)
-
-
-def _read_bytes(file: Path) -> NDArray[np.uint8]:
-    """A file's bytes, unpacked in memory or, if they are plain, left on disk until they are used."""
-    try:
-        if file.suffix == ".gz":
-            with gzip.open(file) as stream:
-                return np.frombuffer(stream.read(), dtype=np.uint8)
-        return np.asarray(np.memmap(file, dtype=np.uint8, mode="r"))
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise LidflError(f"{file} is damaged; get it again from {EMNIST_PAGE}") from error

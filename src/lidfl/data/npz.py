@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from lidfl.data.base import DATA_VARIABLE, Dataset, Images, dataset, locate
+from lidfl.data.base import DATA_VARIABLE, Dataset, Images, caution_about_classes, dataset, locate, log
 from lidfl.errors import LidflError
 
 Archive: TypeAlias = "NpzFile[Any]"
@@ -28,15 +28,19 @@ UNREADABLE = (
 )
 """What NumPy and zipfile raise on files that are damaged, or no archives at all."""
 
+OWNERS = ("writers", "clients")
+"""Arrays that say whose each image is."""
+
 MAX_CLASSES = 100_000
 """More are a mistake, such as -1 stored as an unsigned number."""
 
 
 @dataset
 def npz(*, path: str) -> Dataset:
-    """Your own .npz file: arrays `images` (or `x`) and `labels` (or `y`), and `writers` if you have them.
+    """Your own .npz file: arrays `images` (or `x`) and `labels` (or `y`), and `writers` or `clients`.
 
-    Images are (N, height, width), (N, channels, height, width) or (N, features), of uint8 or floats; feature
+    Where `clients` says whose each image is, they are dealt so unless you choose another partition. Images are
+    (N, height, width), (N, channels, height, width) or (N, features), of uint8 or floats; feature
     vectors become images of shape (1, 1, features). Labels are integers from 0.
     """
     file = locate(path)
@@ -50,8 +54,17 @@ def read_npz(file: Path) -> Dataset:
     arrays = _read_arrays(file)
     images = _checked_images(arrays["images"], file)
     labels = _checked_labels(arrays["labels"], len(images), file)
-    writers = _checked_writers(arrays["writers"], len(images), file) if "writers" in arrays else None
-    return Dataset(images, labels, int(labels.max()) + 1, "pixel", writers)
+    owners = {name: _checked_owners(name, arrays[name], len(images), file) for name in OWNERS if name in arrays}
+    return Dataset(images, labels, int(labels.max()) + 1, "pixel", **owners)
+
+
+def count_clients(file: Path) -> int:
+    """How many clients an .npz file names; 0 if it names none, or is none."""
+    try:
+        with file.open("rb") as stream, _archive(stream, file) as archive:
+            return len(np.unique(_read_array(archive, "clients", file))) if "clients" in archive.files else 0
+    except (OSError, LidflError):
+        return 0  # what is wrong is told when the data is loaded
 
 
 def _read_arrays(file: Path) -> dict[str, NDArray[Any]]:
@@ -64,8 +77,10 @@ def _read_arrays(file: Path) -> dict[str, NDArray[Any]]:
                 "images": _name_in(found, "images", "x", file),
                 "labels": _name_in(found, "labels", "y", file),
             }
-            if "writers" in found:
-                names["writers"] = "writers"
+            names |= {name: name for name in OWNERS if name in found}
+            ignored = sorted({*found} - {*names.values()})
+            if ignored:
+                log.warning("%s: arrays that are not used: %s", file, ", ".join(ignored))
             return {key: _read_array(archive, name, file) for key, name in names.items()}
     except OSError as error:
         raise _unreadable(file) from error
@@ -134,13 +149,14 @@ def _checked_labels(labels: NDArray[Any], count: int, file: Path) -> NDArray[np.
     lowest, highest = int(labels.min()), int(labels.max())
     if lowest < 0 or highest >= MAX_CLASSES:
         raise LidflError(f"labels of {file} run from {lowest} to {highest}; number the classes from 0")
+    caution_about_classes(highest + 1, count, file)
     return labels.astype(np.int64)
 
 
-def _checked_writers(writers: NDArray[Any], count: int, file: Path) -> NDArray[np.int64]:
-    """Writers, given as numbers or as names, numbered from 0."""
-    if writers.shape != (count,):
-        raise LidflError(f"{file} has {count} images but writers of shape {writers.shape}; save one per image")
-    if writers.dtype.kind not in "iuUS":
-        raise LidflError(f"writers of {file} are {writers.dtype}; convert them to integers or text")
-    return np.unique(writers, return_inverse=True)[1].astype(np.int64)
+def _checked_owners(name: str, owners: NDArray[Any], count: int, file: Path) -> NDArray[np.int64]:
+    """Writers or clients, given as numbers or as names, numbered from 0 in their order."""
+    if owners.shape != (count,):
+        raise LidflError(f"{file} has {count} images but {name} of shape {owners.shape}; save one per image")
+    if owners.dtype.kind not in "iuUS":
+        raise LidflError(f"{name} of {file} are {owners.dtype}; convert them to integers or text")
+    return np.unique(owners, return_inverse=True)[1].astype(np.int64)

@@ -4,6 +4,7 @@ A client needs an image to train on, one to vote with and one to be tested on: n
 """
 
 import heapq
+import logging
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 from lidfl.errors import LidflError
 from lidfl.registry import Registry
+
+log = logging.getLogger(__name__)
 
 MIN_IMAGES = 3
 """One image for each of a client's three splits."""
@@ -28,7 +31,7 @@ class SharedPool:
 Shares: TypeAlias = list[NDArray[np.int64]] | SharedPool
 """The rows of each client, or how clients draw theirs."""
 
-partition = Registry[Shares]("partition", frozenset({"num_clients", "rng", "writers"}))
+partition = Registry[Shares]("partition", frozenset({"num_clients", "rng", "writers", "clients"}))
 
 
 def deal(
@@ -37,14 +40,18 @@ def deal(
     writers: NDArray[np.int64] | None,
     num_clients: int,
     rng: Generator,
+    clients: NDArray[np.int64] | None = None,
 ) -> Shares:
     """Deal images to clients as a spec says, such as `dirichlet:0.1`, and check what came of it."""
     if num_clients < 1:
         raise LidflError(f"num_clients must be at least 1, not {num_clients}")
-    clients = partition.resolve(spec)(labels, num_clients=num_clients, rng=rng, writers=writers)
-    if not isinstance(clients, SharedPool):
-        _check(spec, clients, num_clients, len(labels))
-    return clients
+    bound = partition.resolve(spec)
+    if clients is not None and "clients" not in bound.wants:
+        log.warning("the data says whose each image is; partition '%s' deals them anew", spec)
+    shares = bound(labels, num_clients=num_clients, rng=rng, writers=writers, clients=clients)
+    if not isinstance(shares, SharedPool):
+        _check(spec, shares, num_clients, len(labels))
+    return shares
 
 
 def split_clients(
@@ -99,8 +106,7 @@ def dirichlet(
     Clients short of three images are topped up at random from the largest clients.
     Hsu et al. 2019, "Measuring the effects of non-identical data distribution", https://arxiv.org/abs/1909.06335
     """
-    if not 1e-3 <= concentration <= 1e6:  # outside, the draw loses itself in rounding
-        raise LidflError(f"concentration must be between 0.001 and 1000000, not {concentration}")
+    _check_concentration(concentration)
     _refuse_too_many(num_clients, len(labels) // MIN_IMAGES)
     dealt: list[list[NDArray[np.int64]]] = [[] for _ in range(num_clients)]
     for label in np.unique(labels):
@@ -108,6 +114,68 @@ def dirichlet(
         for hand, images in zip(dealt, _cut(rng.permutation(np.flatnonzero(labels == label)), shares), strict=True):
             hand.append(images)
     return _top_up([np.concatenate(hand) for hand in dealt], rng)
+
+
+@partition
+def shards(
+    labels: NDArray[np.int64], *, num_clients: int, rng: Generator, per_client: int = 2
+) -> list[NDArray[np.int64]]:
+    """Pathological: images sorted by class and cut into shards, of which each client gets `per_client` at random.
+
+    Clients short of three images are topped up. McMahan et al. 2017.
+    """
+    if per_client < 1:
+        raise LidflError(f"per_client must be at least 1, not {per_client}")
+    _refuse_too_many(num_clients, len(labels) // MIN_IMAGES)
+    pieces = np.array_split(_by_class(labels, rng), num_clients * per_client)
+    hands = rng.permutation(len(pieces)).reshape(num_clients, per_client)
+    return _top_up([np.concatenate([pieces[piece] for piece in hand]) for hand in hands], rng)
+
+
+@partition
+def similarity(
+    labels: NDArray[np.int64], *, num_clients: int, rng: Generator, gamma: float = 0.5
+) -> list[NDArray[np.int64]]:
+    """A share `gamma` of the images dealt at random, the rest sorted by class and cut: 1 is i.i.d., 0 extreme.
+
+    ByzFL's gamma similarity; after Hsu et al. 2019.
+    """
+    if not 0 <= gamma <= 1:
+        raise LidflError(f"gamma must be between 0 and 1, not {gamma}")
+    _refuse_too_many(num_clients, len(labels) // MIN_IMAGES)
+    shuffled = rng.permutation(len(labels))
+    alike, rest = np.split(shuffled, [int(gamma * len(labels))])
+    sorted_rest = rest[np.argsort(labels[rest], kind="stable")]
+    # The larger pieces of one part go to the clients with the smaller ones of the other.
+    pairs = zip(np.array_split(alike, num_clients), np.array_split(sorted_rest, num_clients)[::-1], strict=True)
+    return [np.concatenate(pair) for pair in pairs]
+
+
+@partition
+def quantity(
+    labels: NDArray[np.int64], *, num_clients: int, rng: Generator, concentration: float = 0.5
+) -> list[NDArray[np.int64]]:
+    """Quantity skew: images at random, in Dirichlet(concentration) shares: the smaller, the more unequal.
+
+    Clients short of three images are topped up at random from the largest clients. Li et al. 2022.
+    """
+    _check_concentration(concentration)
+    _refuse_too_many(num_clients, len(labels) // MIN_IMAGES)
+    shares = rng.dirichlet(np.full(num_clients, concentration))
+    return _top_up(_cut(rng.permutation(len(labels)), shares), rng)
+
+
+@partition
+def by_client(
+    labels: NDArray[np.int64], *, num_clients: int, clients: NDArray[np.int64] | None
+) -> list[NDArray[np.int64]]:
+    """Each image to the client that the data names, as the array `clients` of an .npz file does."""
+    if clients is None or len(clients) != len(labels):
+        raise LidflError("partition 'by_client' needs data that names clients, such as npz; or choose iid")
+    named = int(clients.max()) + 1
+    if named != num_clients:
+        raise LidflError(f"the data names {named} clients, not {num_clients}; leave num_clients out, or choose iid")
+    return _group(clients, num_clients)
 
 
 @partition
@@ -143,6 +211,17 @@ def drawn(labels: NDArray[np.int64], *, size: int = 300) -> SharedPool:
     if not MIN_IMAGES <= size <= len(labels):
         raise LidflError(f"size must be from {MIN_IMAGES} to {len(labels)}, not {size}")
     return SharedPool(size)
+
+
+def _check_concentration(concentration: float) -> None:
+    if not 1e-3 <= concentration <= 1e6:  # outside, the draw loses itself in rounding
+        raise LidflError(f"concentration must be between 0.001 and 1000000, not {concentration}")
+
+
+def _by_class(labels: NDArray[np.int64], rng: Generator) -> NDArray[np.int64]:
+    """All rows sorted by class, those of a class in random order."""
+    shuffled = rng.permutation(len(labels))
+    return shuffled[np.argsort(labels[shuffled], kind="stable")]
 
 
 def _writers_carry(counts: NDArray[np.int64]) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
+from itertools import pairwise
+from math import prod
 
 from lidfl.errors import LidflError
 from lidfl.lazily import nn, torch
@@ -28,11 +30,13 @@ def lr(image_shape: ImageShape, num_classes: int) -> nn.Module:
 
 
 @model
-def mlp(image_shape: ImageShape, num_classes: int, *, hidden: int = 128) -> nn.Module:
-    """A perceptron with one hidden layer of ReLU units."""
-    channels, height, width = image_shape
-    inputs = channels * height * width
-    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, num_classes))
+def mlp(image_shape: ImageShape, num_classes: int, *, hidden: str = "128") -> nn.Module:
+    """A perceptron with hidden layers of ReLU units: one of 128, or as many as `hidden` says, such as 256x128."""
+    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in hidden.split("x")):
+        raise LidflError(f"hidden '{hidden}' must be whole numbers joined by x, such as 128 or 256x128")
+    widths = [prod(image_shape), *map(int, hidden.split("x"))]
+    layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
+    return nn.Sequential(nn.Flatten(), *layers, nn.Linear(widths[-1], num_classes))
 
 
 @model
@@ -51,6 +55,20 @@ def cnn(image_shape: ImageShape, num_classes: int) -> nn.Module:
         *(nn.Conv2d(32, 64, 5), nn.MaxPool2d(2), nn.ReLU(inplace=True)),
         *(nn.Flatten(), nn.Linear(64 * rows * columns, num_classes)),
     )
+
+
+@model
+def resnet20(image_shape: ImageShape, num_classes: int, *, groups: int = 8) -> nn.Module:
+    """ResNet-20 for small images, with GroupNorm in the place of BatchNorm (He et al. 2016, Hsieh et al. 2020).
+
+    Three stages of three blocks, 16, 32 and 64 channels wide; shortcuts have no parameters. BatchNorm's statistics
+    are each client's own, and do not survive averaging where clients differ.
+    """
+    if groups not in (1, 2, 4, 8, 16):
+        raise LidflError(f"groups must divide 16, not {groups}")
+    from lidfl.learning.resnet import resnet
+
+    return resnet(image_shape[0], num_classes, blocks=3, groups=groups)
 
 
 def build_model(spec: str, image_shape: ImageShape, num_classes: int, seed: int) -> nn.Module:

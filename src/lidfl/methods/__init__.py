@@ -5,5 +5,6 @@
 | `method` | what a method is, and the ones that there are |
 | `proposals` | how candidates are made |
 | `aggregators`, `medians` | from many updates to one, or to groups |
+| `preaggregators`, `pipelines` | what is done to updates before, and the whole: `nnm|krum` |
 | `elections` | which candidates stay |
 """

@@ -15,6 +15,7 @@ import numpy as np
 
 from lidfl.errors import LidflError
 from lidfl.methods.aggregators import aggregator
+from lidfl.methods.pipelines import is_pipeline, resolve_pipeline
 from lidfl.protocol import ModelList, Round, Rules, lid_round, local_round, single_round
 from lidfl.types import Client
 
@@ -126,9 +127,9 @@ def resolve_method(spec: str) -> Method:
     """The method that a spec names, such as `lidfl` or, for one model by an aggregator, `gm:iterations=3`."""
     if spec in METHODS:
         return METHODS[spec]
-    if spec.partition(":")[0] not in aggregator:
+    if not is_pipeline(spec):
         raise LidflError(f"unknown method '{spec}'; choose from {', '.join([*METHODS, *aggregator])}")
-    aggregator.resolve(spec)
+    resolve_pipeline(spec)
     return single_model(spec)
 
 

@@ -2,7 +2,8 @@
 
 Any proposal is safe, since the voters judge it; so several may be combined, as in `jurors+rknn+average`. A proposal
 is one function of what a round has `Gathered`. It returns the new models, or it is itself a generator that asks
-clients first, as `jurors` is. Every aggregator is a proposal too: its mean, or the mean of its groups.
+clients first, as `jurors` is. Every aggregator is a proposal too, alone or after pre-aggregators (`nnm|krum`): its
+vector, or the means of its groups.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lidfl.errors import LidflError
 from lidfl.lazily import torch
 from lidfl.methods.aggregators import Groups, aggregator, means_and_members
+from lidfl.methods.pipelines import Pipeline, is_pipeline, resolve_pipeline
 from lidfl.protocol import Asking, Choose, Gathered, Propose, Proposed, all_finite, same, sample
 from lidfl.registry import Registry
 from lidfl.types import Client, Parameters, Updates
@@ -84,12 +87,11 @@ def average(gathered: Gathered) -> list[Proposed]:
     return [Proposed(tuple(range(len(gathered.models))), mean, ())]
 
 
-def from_aggregator(aggregate: Aggregate, gathered: Gathered) -> list[Proposed]:
+def from_aggregator(aggregate: Aggregate | Pipeline, gathered: Gathered) -> list[Proposed]:
     """For each parent, an aggregator's vector, or one or all of its groups' means (paper, appendix B.6)."""
     proposed = []
     for parent, senders, updates in gathered.by_parent():
-        outcome = aggregate(updates, num_honest=gathered.rules.num_honest, rng=gathered.rng)
-        found = means_and_members(outcome, updates)
+        found = _candidates(aggregate, updates, gathered)
         if not gathered.rules.every_group:
             found = [found[int(gathered.rng.integers(len(found)))]]
         for update, rows in found:
@@ -98,15 +100,34 @@ def from_aggregator(aggregate: Aggregate, gathered: Gathered) -> list[Proposed]:
     return proposed
 
 
+def _candidates(
+    aggregate: Aggregate | Pipeline, updates: Updates, gathered: Gathered
+) -> list[tuple[Parameters, NDArray[np.int64]]]:
+    """What an aggregator finds, and the rows that went into it."""
+    if isinstance(aggregate, Pipeline):
+        return aggregate.candidates(updates, num_honest=gathered.rules.num_honest, rng=gathered.rng)
+    return means_and_members(aggregate(updates, num_honest=gathered.rules.num_honest, rng=gathered.rng), updates)
+
+
 def resolve_proposals(spec: str) -> tuple[Propose, ...]:
     """The proposals that a spec such as `jurors+rknn` names, in its order."""
-    return tuple(_resolve(part) for part in re.split(r"\+(?=[a-z])", spec))
+    return tuple(_resolve(part) for part in parts_of(spec))
+
+
+def parts_of(spec: str) -> list[str]:
+    """The specs that a spec such as `jurors+nnm|krum` combines."""
+    return re.split(r"\+(?=[a-z])", spec)
+
+
+def pipelines_of(spec: str) -> list[Pipeline]:
+    """The aggregators among the parts of a spec, with what goes before them."""
+    return [resolve_pipeline(part) for part in parts_of(spec) if is_pipeline(part)]
 
 
 def _resolve(part: str) -> Propose:
     name = part.partition(":")[0]
     if name in proposal:
         return proposal.resolve(part)
-    if name in aggregator:
-        return partial(from_aggregator, aggregator.resolve(part))
+    if is_pipeline(part):
+        return partial(from_aggregator, resolve_pipeline(part))
     raise LidflError(f"unknown proposal '{name}'; choose from {', '.join([*proposal, *aggregator])}")

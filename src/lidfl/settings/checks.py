@@ -18,7 +18,7 @@ from lidfl.learning.judges import judge
 from lidfl.methods.deploying import deploy
 from lidfl.methods.elections import election
 from lidfl.methods.method import LIST_SETTINGS, resolve_method
-from lidfl.methods.proposals import resolve_proposals
+from lidfl.methods.proposals import pipelines_of, resolve_proposals
 
 if TYPE_CHECKING:
     from lidfl.settings.experiment import Experiment
@@ -124,3 +124,27 @@ def check_list(experiment: Experiment) -> None:
     for name in LIST_SETTINGS:
         if name not in heeds and name != "list_size" and getattr(experiment, name) != neutral[name]:
             raise LidflError(f"{name} goes with method = lidfl; leave it out with {method}")
+
+
+def check_search(experiment: Experiment) -> None:
+    """Refuse a rule that would have to search for too long."""
+    workers = experiment.workers or experiment.num_clients
+    honest = max(1, workers * experiment.assumed_honest // experiment.num_clients)
+    for pipeline in pipelines_of(experiment.plays.aggregate or experiment.proposal):
+        pipeline.refuse_endless(workers, honest)
+
+
+def beyond_range(experiment: Experiment) -> list[str]:
+    """What a single model's rule no longer guarantees; what proposes to voters need not guarantee anything."""
+    if experiment.plays.aggregate is None or experiment.plays.ideal:
+        return []
+    (pipeline,) = pipelines_of(experiment.plays.aggregate)
+    honest = min(experiment.num_honest, experiment.assumed_honest)
+    told = pipeline.caution(experiment.num_clients, honest)
+    return [told] if told else []
+
+
+def refuse_cautions(experiment: Experiment) -> None:
+    """Refuse what would only be warned of."""
+    for caution in experiment.cautions:
+        raise LidflError(f"{caution} (refused by --strict)")

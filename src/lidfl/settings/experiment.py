@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from lidfl.data import dealt_by_itself
 from lidfl.errors import LidflError
 from lidfl.files import read_toml
 from lidfl.methods.elections import SINGLE_CHOICE
@@ -82,11 +83,14 @@ class Experiment:
 
     def __post_init__(self) -> None:
         self._check_types()
+        if self._is_open("partition"):
+            self._fill(dealt_by_itself(self.dataset))
         self._fill_in()
         checks.check_numbers(self)
         checks.check_names(self)
         checks.check_run_name(self.name)
         checks.check_list(self)
+        checks.check_search(self)
 
     @property
     def plays(self) -> Method:
@@ -129,7 +133,7 @@ class Experiment:
     def cautions(self) -> list[str]:
         """What is allowed and yet likely to be a mistake, each with the way out."""
         several = self.candidates > 1 or self.groups == "all" or "+" in self.proposal
-        cautions = []
+        cautions = checks.beyond_range(self)
         if self.keeps_list and several and self.election in SINGLE_CHOICE:
             cautions.append(
                 f"several candidates a round under {self.election}: honest votes split over them, and colluding "
@@ -199,10 +203,13 @@ class Experiment:
         self._fill({"name": self._default_name()})
         self._fill({"out": f"runs/{self.name}-{self.seed}"})
 
+    def _is_open(self, name: str) -> bool:
+        return getattr(self, name) is None
+
     def _fill(self, values: Mapping[str, Any]) -> None:
         """Give each of these settings its value if it is still open."""
         for name in values.keys() & {f.name for f in fields(self)}:
-            if getattr(self, name) is None:
+            if self._is_open(name):
                 # The one place where a frozen experiment is written to: while it is being made.
                 object.__setattr__(self, name, values[name])
 

@@ -33,7 +33,7 @@ def load_data(experiment: Experiment, statistics: Statistics | None = None) -> F
     seed = experiment.seed
     data = load_dataset(experiment.dataset, rng_for(seed, "dataset"))
     rng = rng_for(seed, "partition")
-    clients = deal(experiment.partition, data.labels, data.writers, experiment.num_clients, rng)
+    clients = deal(experiment.partition, data.labels, data.writers, experiment.num_clients, rng, data.clients)
     ratio = parse_split(experiment.split)
     if isinstance(clients, SharedPool):
         return federate_drawn(

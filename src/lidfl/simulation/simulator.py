@@ -151,6 +151,8 @@ class SimulatedRound:
             case Train():
                 there = {client: offer for client, offer in request.offers.items() if client not in self.absent}
                 return self._measured(self.simulator.training.replies(replace(request, offers=there)), there)
+            case Choose() | Vote() if not self._there(request):
+                return []
             case Choose():
                 return self.simulator.voting.choices(replace(request, voters=self._there(request)), self.lengths)
             case Vote():

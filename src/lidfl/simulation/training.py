@@ -2,11 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 
 from lidfl.methods.elections import honest_ballots
+from lidfl.methods.pipelines import resolve_pipeline
+from lidfl.methods.proposals import pipelines_of
 from lidfl.protocol import ModelList, Replies, Train, Trained, first_choices
 from lidfl.seeds import rng_for
 from lidfl.simulation.judging import Judges
@@ -97,9 +100,17 @@ class Training:
             round_index=request.round_index,
             num_byzantine=len(self.cast.byzantine),
             num_classes=self.workshop.data.num_classes,
+            aggregate=partial(self._aggregate, request.round_index),
             rng=rng_for(self.experiment.seed, "attack", request.round_index, parent),
         ).expand(len(attackers), -1)
         return dict(zip(attackers, forged, strict=True))
+
+    def _aggregate(self, round_index: int, updates: Updates) -> Parameters:
+        """What the rule in use would make of the updates of all; attackers do not know what the server draws."""
+        spec = self.experiment.plays.aggregate or self.experiment.proposal
+        rule = next(iter(pipelines_of(spec)), None) or resolve_pipeline("fedavg")
+        rng = rng_for(self.experiment.seed, "guess", round_index)
+        return rule.vector(updates, num_honest=len(self.cast.honest), rng=rng)
 
     def _preferred(self, models: ModelList) -> Parameters:
         """The model that most honest clients would vote for."""

@@ -71,9 +71,10 @@ class Voting:
         )
 
     def _forged(self, request: Vote, own: Losses, honest: Losses, ballots: Sequence[Ballot]) -> list[Ballot]:
-        """What Byzantine voters cast."""
+        """What Byzantine voters cast; where no honest one is there to be outdone, they go by what they see."""
         if len(own) == 0:
             return []
+        honest = honest if len(honest) else own
         return self.vote_attack(
             losses=own,
             honest_losses=honest,
