@@ -184,7 +184,8 @@ def test_rounds_in_which_no_honest_client_or_no_juror_is_there_are_played_or_ski
 ) -> None:
     settings = dict(method=method, vote_attack=vote_attack, rounds=15, availability=0.25, local_steps=2)
     summary = run(Experiment.of(settings | dict(num_clients=6, out=str(tmp_path / "run"))))
-    assert summary["rounds_skipped"] > 0
+    assert [line["round"] for line in lines_without_times(tmp_path / "run")] == list(range(15))
+    assert summary["rounds_skipped"] > 0 or method == "lidfl-ranked", "one worker is away more often than all are"
 
 
 def test_a_run_that_nobody_answers_ends_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
