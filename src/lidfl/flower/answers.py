@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import torch
 
-from lidfl.flower.codec import Ask, Reply, Unreadable, Vector, Work, content_hash, pack_ask, read_reply
+from lidfl.flower.codec import Ask, Reply, Unreadable, Vector, Work, content_hash, new_salt, pack_ask, read_reply
 from lidfl.flower.fleet import Fleet
 from lidfl.flower.members import Members
 from lidfl.protocol import Choose, Replies, Request, Train, Trained, Vote
@@ -89,7 +89,8 @@ class Answers:
         if not sent:
             return
         some = next(iter(sent.values()))  # all are of one kind and one round
-        contents = {node: pack_ask(self._with_models(sent[node], named)) for node in sorted(sent)}
+        salt = new_salt()  # the same for all, so that a model is stored and uploaded once
+        contents = {node: pack_ask(self._with_models(sent[node], named), salt) for node in sorted(sent)}
         arrived = self.fleet.ask(contents, MESSAGE_TYPE[some.kind], str(some.round_index), 4 * named.dim)
         for node, content in arrived:
             ask = sent[node]

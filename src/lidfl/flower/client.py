@@ -27,6 +27,7 @@ from lidfl.flower.codec import (
     reply_with,
     time_limit,
 )
+from lidfl.flower.signing import verifier_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     Split: TypeAlias = tuple[Tensor, Tensor]
     """Images, or what else the model takes, and labels."""
 
-MODELS, LOSSES = "lidfl.models", "lidfl.losses"
-"""Records of the context's state."""
+MODELS, LOSSES, OBEYED = "lidfl.models", "lidfl.losses", "lidfl.obeyed"
+"""Records of the context's state: models, their losses, and which requests have been obeyed."""
 MISBEHAVIOUR = frozenset({"attack", "vote-attack"})
 """Keys of a node's config that a test sets."""
 GRACE = 5.0
@@ -77,6 +78,7 @@ def make_client_app(task: Any, *, testing: bool) -> ListClient:
     app = ListClient(task, testing=testing)
 
     def handle(message: Message, context: Context) -> Message:
+        obey(message, context)  # before anything else: what is not the server's must cost next to nothing
         with deadline(time_limit(message)):
             reply = answer(read_ask(message.content), context, task, testing=testing)
         return reply_with(pack_reply(reply), message)
@@ -85,6 +87,18 @@ def make_client_app(task: Any, *, testing: bool) -> ListClient:
     app.train()(handle)
     app.evaluate()(handle)
     return app
+
+
+def obey(message: Message, context: Context) -> None:
+    """Raise unless the server has signed a message, if the node's config has the server's key."""
+    verifier = verifier_of(context.node_config)
+    if verifier is None:
+        return
+    record = context.state.get(OBEYED)
+    if isinstance(record, ConfigRecord):
+        verifier.recall(record)
+    verifier.check(message.metadata, message.content.object_id, context.node_id)
+    context.state[OBEYED] = ConfigRecord(verifier.memory())
 
 
 def answer(ask: Ask, context: Context, task: Any, *, testing: bool) -> Reply:

@@ -1,11 +1,12 @@
 """The server's app: plays an experiment's rounds with the nodes of a federation, and writes its run directory.
 
-The app's run config overrides the experiment's settings (`flwr run . -c "rounds=20"`), and has five more keys:
+The app's run config overrides the experiment's settings (`flwr run . -c "rounds=20"`), and has six more keys:
 
 | key | meaning |
 |---|---|
 | `resume`, `overwrite` | as with `lidfl run`: with `resume=true` a run that was killed goes on |
 | `in-flight`, `deadline` | messages out at a time, and seconds for each (see `fleet.Limits`) |
+| `patience` | seconds that an honest node needs (see `lidfl.flower.patience`) |
 | `wait` | seconds to wait at the start until all clients have joined |
 """
 
@@ -29,6 +30,7 @@ from lidfl.flower.deployed import Deployed, OpenAudit
 from lidfl.flower.fleet import Fleet, Limits
 from lidfl.flower.members import Members
 from lidfl.flower.presence import at_work
+from lidfl.flower.signing import Signer
 from lidfl.learning import models
 from lidfl.learning.client import flushing_denormals
 from lidfl.learning.parameters import Network
@@ -52,6 +54,7 @@ class Control:
     overwrite: bool = False
     in_flight: int = Limits.in_flight
     deadline: float = Limits.deadline
+    patience: float = Limits.patience
     wait: float = 120.0
 
 
@@ -116,7 +119,9 @@ def serve(experiment: Experiment, control: Control, grid: Grid, open_audit: Open
         if audit:
             directory.save_inputs(audit.data)
         initial = audit.initial() if audit else initial_model(experiment)
-        fleet = Fleet(grid, Limits(control.in_flight, control.deadline))
+        share = experiment.num_honest / experiment.num_clients
+        limits = Limits(control.in_flight, control.deadline, patience=control.patience, share=share)
+        fleet = Fleet(grid, limits, Signer.from_environment())
         members = Members(fleet, experiment.num_clients, directory.path / "nodes.json")
         members.wait(control.wait)
         federation = Deployed(Answers(experiment, fleet, members), audit)

@@ -5,11 +5,10 @@ import shutil
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from http.client import HTTPSConnection
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
 
 import pytest
 
@@ -18,17 +17,17 @@ pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 import httpx
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
-from flwr.clientapp import ClientApp
 
-from lidfl import Experiment, LidflError, RunDirectory
+from lidfl import LidflError, RunDirectory
 from lidfl.flower import client_app
-from lidfl.flower.codec import ENVELOPE, Reply, pack_reply, read_ask, reply_with, to_array
-from lidfl.flower.local.credentials import make_node_key
+from lidfl.flower.codec import ENVELOPE, Reply, pack_reply, reply_with, to_array
+from lidfl.flower.credentials import make_node_key
+from lidfl.flower.hosting import free_port, listens
 from lidfl.flower.local.federation import LocalFederation
-from lidfl.flower.local.processes import free_port, listens, marked
+from lidfl.flower.local.processes import marked
 from lidfl.flower.local.shares import FiledTask
-from tests.command import lines_without_times
-from tests.flower.fake_node import FakeNode, fake_node
+from tests.flower.fake_node import fake_node
+from tests.flower.local.scenes import PlainFederation, answer_until_vote, finish, nodes, play, serving, three_keys
 
 pytestmark = [
     pytest.mark.federation,
@@ -38,51 +37,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFederation]:
-    """A SuperLink that has registered three keys, and no nodes yet."""
-    out = tmp_path_factory.mktemp("security") / "run"
-    settings = dict(num_clients=3, byzantine_fraction=0, list_size=2, rounds=2, eval_every=1)
-    experiment = Experiment.of(settings | dict(engine="loop", checkpoint_every=1, out=str(out)))
-    with LocalFederation(experiment) as local:
-        local.claim()
-        local.prepare()
-        local.start_link()
-        for client in range(3):
-            local.register(local.home / f"node-{client}.key.pub")
+    """Flower's own SuperLink, with three keys."""
+    with three_keys(PlainFederation, tmp_path_factory.mktemp("security") / "run") as local:
         yield local
-    assert not list(marked(local.processes.mark))
-
-
-@contextmanager
-def nodes(federation: LocalFederation, app: ClientApp) -> Iterator[tuple[FakeNode, FakeNode]]:
-    """Node 0 is answered by the app; nodes 1 and 2 are returned."""
-    with ExitStack() as stack:
-        honest = [stack.enter_context(fake_node(federation, client)) for client in range(2)]
-        by_hand = stack.enter_context(fake_node(federation, 2))
-        stack.enter_context(serving(honest[0], app))
-        yield honest[1], by_hand
-
-
-def play(federation: LocalFederation, name: str, deadline: float = 20.0) -> Path:
-    """Start a run in a directory of its own."""
-    out = federation.logs.parent.parent / name
-    federation.directory = RunDirectory(out)
-    federation.submit(out=str(out), deadline=deadline, wait=60.0)
-    return out
-
-
-def finish(out: Path, seconds: float = 120) -> list[dict[str, Any]]:
-    until = monotonic() + seconds
-    while not RunDirectory(out).is_finished:
-        assert monotonic() < until, "the run does not end"
-        sleep(0.2)
-    return lines_without_times(out)
-
-
-def answer_until_vote(node: FakeNode, app: ClientApp) -> Message:
-    """Answer as an honest node would until the first vote, which is returned unanswered."""
-    while read_ask((message := node.next_message()).content).kind != "vote":
-        node.send(app(message, node.context))
-    return message
 
 
 def test_nobody_can_vote_for_another_vote_twice_or_replay_a_ballot(federation: LocalFederation) -> None:
@@ -171,17 +128,6 @@ def server_memory(federation: LocalFederation) -> int:
                 status = Path(f"/proc/{pid}/status").read_text()
                 return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0])
     return 0
-
-
-@contextmanager
-def serving(node: FakeNode, app: ClientApp) -> Iterator[None]:
-    """Let an app answer for a node meanwhile."""
-    stop = threading.Event()
-    thread = threading.Thread(target=node.serve, args=(app, stop), daemon=True)
-    thread.start()
-    yield
-    stop.set()
-    thread.join()
 
 
 def test_a_node_that_is_not_registered_is_refused(federation: LocalFederation) -> None:

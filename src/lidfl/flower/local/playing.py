@@ -6,8 +6,9 @@ from typing import Any
 
 from lidfl.errors import LidflError
 from lidfl.flower.apps import OwnApp
+from lidfl.flower.hosting import START_UP
 from lidfl.flower.local.federation import Liars, LocalFederation
-from lidfl.flower.local.processes import START_UP, interrupted_once
+from lidfl.flower.local.processes import interrupted_once
 from lidfl.flower.misbehaving import check_attacks
 from lidfl.flower.presence import is_at_work
 from lidfl.runs.directory import Summary
