@@ -21,7 +21,7 @@ from tests.flower.fake_node import FakeNode, fake_node
 
 
 class PlainFederation(LocalFederation):
-    """A federation on Flower's own SuperLink, without what ours adds: the server and the nodes protect themselves."""
+    """A federation on Flower's own SuperLink, without what ours adds: server and nodes protect themselves."""
 
     def start_link(self) -> None:
         self.write_connection()
