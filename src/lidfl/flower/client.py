@@ -49,8 +49,9 @@ GRACE = 5.0
 class Task(Protocol):
     """What the user brings; a module with these functions will do.
 
-    A third function is optional: `loss(module, images, labels) -> float`, by which a client judges a model on its
-    validation data. Without it the client goes by the mean cross-entropy.
+    Two more functions are optional. `loss(module, inputs, labels)` is what training makes small and by which a
+    client judges a model on its validation data; without it that is the mean cross-entropy. `optimizer(parameters,
+    learning_rate, momentum)` returns what takes the steps; without it that is SGD.
     """
 
     def model(self) -> "nn.Module":

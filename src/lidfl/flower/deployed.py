@@ -6,12 +6,14 @@ from typing import Protocol, TypeAlias
 
 from lidfl.data.shards import FederatedData
 from lidfl.flower.answers import Answers
+from lidfl.flower.complaints import Complaints
+from lidfl.flower.exchange import LATE
 from lidfl.protocol import ModelList, Outcome, Replies, Request
 from lidfl.runs.directory import Summary
 from lidfl.runs.record import Findings
 from lidfl.runs.stopwatch import Stopwatch
 from lidfl.settings.experiment import Experiment
-from lidfl.types import Parameters
+from lidfl.types import Client, Parameters
 
 
 class Audit(Protocol):
@@ -42,21 +44,23 @@ OpenAudit: TypeAlias = Callable[[Experiment], Audit]
 class Deployed:
     """The nodes of a fleet, ready to answer the rounds of a run."""
 
-    def __init__(self, answers: Answers, audit: Audit | None) -> None:
+    def __init__(self, answers: Answers, audit: Audit | None, complaints: Complaints) -> None:
         self.answers = answers
         self.audit = audit
+        self.complaints = complaints
 
     def open_round(self) -> "DeployedRound":
         """Begin a round."""
-        return DeployedRound(self.answers, self.audit)
+        return DeployedRound(self.answers, self.audit, self.complaints)
 
 
 class DeployedRound:
     """One round with the nodes of a fleet."""
 
-    def __init__(self, answers: Answers, audit: Audit | None) -> None:
+    def __init__(self, answers: Answers, audit: Audit | None, complaints: Complaints) -> None:
         self.answers = answers
         self.audit = audit
+        self.complaints = complaints
         self.stopwatch = Stopwatch()
         self._before = answers.fleet.tally()
 
@@ -75,7 +79,15 @@ class DeployedRound:
 
         Losses are left out, the auditor's too: no node has told its own, and if it had, why believe it?
         """
+        self.complaints.hear(self._failures(outcome), succeeded=bool(outcome.record.born))
         found = self.audit.findings(outcome, test=test) if self.audit else Findings()
         tally = self.answers.fleet.tally().since(self._before)
         traffic = {"sent": tally.sent, "received": tally.received}
         return replace(found, loss={}, traffic=traffic, refused=tally.refused)
+
+    def _failures(self, outcome: Outcome) -> dict[Client, str]:
+        """Why each of those who were to train did not: in the node's words, or the protocol's."""
+        conduct = self.answers.fleet.conduct
+        told = ", ".join(reason for reason in outcome.record.rejected if reason != "missing")
+        said = {client: conduct[node].reason or told for client, node in self.answers.trainers.items()}
+        return {client: reason for client, reason in said.items() if reason and not reason.startswith(LATE)}

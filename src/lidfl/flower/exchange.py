@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import httpx
 from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.common.constant import ErrorCode
 
 from lidfl.flower.codec import ENVELOPE, envelope, size_of
 from lidfl.flower.opening import Parcel, Refused, announced
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FORGED, LATE = "forged", "late"
+FORGED, LATE, FAILED = "forged", "late", "failed"
 TRIES = 2
 """How often a node is asked in whose name somebody else has answered."""
 NodeId: TypeAlias = int
@@ -49,7 +50,7 @@ class Conduct:
     received: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     reason: str = ""
-    """Why the last message brought no reply, in its own words or ours."""
+    """Why the last message brought no reply, in its own words or ours; empty if it did."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +145,12 @@ class Exchange:
             return
         for group in [[name] for name in names] if self.fleet.one_by_one else [names]:
             try:
-                for parcel in announced(self.fleet.grid, group):
-                    self.out[parcel.reply_to].parcel = parcel
+                for parcel in announced(self.fleet.grid, [*group, *self.fleet.abandoned]):
+                    if parcel.reply_to in self.out:
+                        self.out[parcel.reply_to].parcel = parcel
+                    else:  # it came too late, and would lie on the SuperLink's disk until the run ends
+                        self.fleet.abandoned.remove(parcel.reply_to)
+                        parcel.discard()
             except Exception as error:
                 self._not_seen(group, error)
 
@@ -172,10 +177,13 @@ class Exchange:
             self.fleet.refuse(sent.node, refusal)
             if refusal.reason == FORGED and self.tries[sent.node] < TRIES:
                 self.waiting.appendleft(sent.node)
+            else:
+                self._charge(sent.node, monotonic())
             return None
         del self.out[name]
         conduct, now = self.fleet.conduct[sent.node], monotonic()
         conduct.answered += 1
+        conduct.reason = ""
         conduct.seconds = now - self.first[sent.node]
         conduct.received += size_of(content)
         self._charge(sent.node, now)
@@ -196,6 +204,7 @@ class Exchange:
             waited = now - self.first[sent.node]
             if waited > min(self._limit(sent.node, base), self.deadline):
                 del self.out[name]
+                self.fleet.abandoned.append(name)
                 self._charge(sent.node, now)
                 self.fleet.refuse(sent.node, Refused(LATE, f"no answer within {waited:.0f} s"))
 
@@ -218,7 +227,9 @@ class Exchange:
 def authentic(message: Message, secret: str) -> RecordDict:
     """The content of a reply that comes from the node that was asked."""
     if message.has_error():
-        raise Refused("failed", message.error.reason or "")
+        # Flower says so itself of a message that has expired.
+        expired = message.error.code == ErrorCode.MESSAGE_UNAVAILABLE
+        raise Refused(LATE if expired else FAILED, message.error.reason or "")
     record = message.content.get(ENVELOPE)
     echoed = record.get("secret") if isinstance(record, ConfigRecord) else None
     if not isinstance(echoed, str) or not secrets.compare_digest(echoed.encode(), secret.encode()):

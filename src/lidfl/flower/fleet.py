@@ -4,7 +4,7 @@ This, `exchange` and `opening` are the only modules that call Grid.
 """
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
@@ -18,6 +18,9 @@ from lidfl.flower.patience import Patience
 from lidfl.flower.signing import Signer
 
 log = logging.getLogger(__name__)
+
+MOST_ABANDONED = 200
+"""So many late replies are looked for, to have them removed."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Fleet:
         self.signer = signer or Signer(None)
         self.patience = Patience(limits.patience, limits.deadline, limits.share)
         self.conduct: dict[NodeId, Conduct] = {}
+        self.abandoned: deque[str] = deque(maxlen=MOST_ABANDONED)
+        """Messages whose replies are not waited for any more; those that come nevertheless are removed."""
         self.one_by_one = False
         """Whether replies are looked for one by one, since a look for many has failed."""
 

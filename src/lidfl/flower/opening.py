@@ -59,6 +59,10 @@ class Parcel(Protocol):
         """The reply once all of it is there, None until then, `Refused` if it cannot be used."""
         ...
 
+    def discard(self) -> None:
+        """Let it be forgotten."""
+        ...
+
 
 def announced(grid: Grid, message_ids: Sequence[str]) -> list[Parcel]:
     """The replies to these messages that are there, each of which is opened by itself.
@@ -88,6 +92,9 @@ class Delivered:
         """The reply."""
         return _checked(self.message, most_bytes)
 
+    def discard(self) -> None:
+        """There is nothing to forget."""
+
 
 class Posted:
     """A reply whose objects are at the SuperLink, or will be once its sender has uploaded them."""
@@ -104,12 +111,13 @@ class Posted:
         try:
             if not self._fetched(most_bytes + OVERHEAD):
                 return None
-            self._confirm()
+            self.discard()
             if unfolded(self.contents) > most_bytes + OVERHEAD:
                 raise Refused("too large", "it would unfold to more")
             message = inflate_object_from_contents(self.tree.object_id, self.contents)
             return _checked(message, most_bytes)
         except Refused:
+            self.discard()
             raise
         except Exception as error:  # a node may send what it likes: whatever this raises is the reply's fault
             raise Refused("garbage", f"{type(error).__name__}: {error}"[:300]) from None
@@ -133,8 +141,8 @@ class Posted:
                 raise Refused("too large")
         return not self.missing
 
-    def _confirm(self) -> None:
-        """Let the SuperLink forget the objects."""
+    def discard(self) -> None:
+        """Let the SuperLink forget the reply, which it would keep on disk until the run ends."""
         run, name = self.grid.run.run_id, self.tree.object_id
         request = ConfirmMessageReceivedRequest(node=self.grid.node, run_id=run, message_object_id=name)
         self.grid._runtime_client.ConfirmMessageReceived(request)

@@ -26,6 +26,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from lidfl.errors import LidflError
 from lidfl.flower.answers import Answers
+from lidfl.flower.complaints import Complaints
 from lidfl.flower.deployed import Deployed, OpenAudit
 from lidfl.flower.fleet import Fleet, Limits
 from lidfl.flower.members import Members
@@ -42,6 +43,8 @@ from lidfl.seeds import seed_for
 from lidfl.settings.experiment import FORMERLY, Experiment
 from lidfl.types import Parameters
 
+STOPPED = "stopped: "
+"""How the line of server.log begins that says why a run was stopped."""
 GRACE = 2.0
 """Seconds that a server has to end by itself once its SuperLink is gone."""
 
@@ -124,8 +127,11 @@ def serve(experiment: Experiment, control: Control, grid: Grid, open_audit: Open
         fleet = Fleet(grid, limits, Signer.from_environment())
         members = Members(fleet, experiment.num_clients, directory.path / "nodes.json")
         members.wait(control.wait)
-        federation = Deployed(Answers(experiment, fleet, members), audit)
+        complaints = Complaints(experiment.num_clients, experiment.num_honest)
+        federation = Deployed(Answers(experiment, fleet, members), audit, complaints)
         state = play(experiment, federation, partial(first_list, experiment, initial), directory)
+        if not any(record.born for record in directory.records()):
+            complaints.end()
         found = audit.result(state.models) if audit else {}
         summary = found | summarise(experiment, state, directory)
         directory.finish(state, summary)
@@ -150,6 +156,9 @@ def logged(directory: RunDirectory) -> Iterator[None]:
     logger.setLevel(logging.INFO)
     try:
         yield
+    except LidflError as error:
+        logger.error("%s%s", STOPPED, error)
+        raise
     finally:
         logger.removeHandler(handler)
         handler.close()

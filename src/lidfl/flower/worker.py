@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lidfl.flower.codec import Ask, Vector
+from lidfl.flower.own_training import own_update, trains_itself
 from lidfl.learning.client import LocalTraining, candidate_losses, draw_batches, flushing_denormals, local_update
 from lidfl.learning.parameters import Network
 from lidfl.methods.elections import honest_ballots
@@ -45,6 +46,9 @@ class Worker:
         batches = torch.from_numpy(draw_batches(len(images), training, rng))
         seed = seed_for(work.seed, "dropout", ask.round_index, ask.client)
         parameters = torch.from_numpy(start)
+        if trains_itself(self.task):
+            own = own_update(self.task, self.network, parameters, (images, labels), batches, training, seed)
+            return np.asarray(own.numpy(), dtype=np.float32)
         update: Vector = local_update(
             self.network, parameters, images, labels, batches, training, dropout_seed=seed
         ).numpy()

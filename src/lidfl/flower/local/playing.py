@@ -11,7 +11,8 @@ from lidfl.flower.local.federation import Liars, LocalFederation
 from lidfl.flower.local.processes import interrupted_once
 from lidfl.flower.misbehaving import check_attacks
 from lidfl.flower.presence import is_at_work
-from lidfl.runs.directory import Summary
+from lidfl.flower.server import STOPPED
+from lidfl.runs.directory import RunDirectory, Summary
 from lidfl.runs.loop import Observer, Progress
 from lidfl.settings.experiment import Experiment
 from lidfl.settings.world import draw_byzantine
@@ -81,7 +82,7 @@ def watch(federation: LocalFederation, observe: Observer | None) -> Summary:
     while not directory.is_finished:
         at_work = is_at_work(directory)
         if running and not at_work and not directory.is_finished:
-            raise LidflError(f"the server app ended before its time; see {log}")
+            raise LidflError(why_stopped(directory) or f"the server app ended before its time; see {log}")
         if not running and not at_work and monotonic() > until:
             raise LidflError(f"the server app does not start; see {log}")
         running = running or at_work
@@ -90,6 +91,13 @@ def watch(federation: LocalFederation, observe: Observer | None) -> Summary:
         sleep(LOOK)
     _show(federation, shown, observe)
     return directory.summary()
+
+
+def why_stopped(directory: RunDirectory) -> str:
+    """What the server has said when it stopped a run; empty if it has not."""
+    file = directory.path / "server.log"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return lines[-1].partition(STOPPED)[2] if lines else ""
 
 
 def _show(federation: LocalFederation, shown: int, observe: Observer | None) -> int:
