@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
-from lidfl import LidflError, RunDirectory
+from lidfl import LidflError, RunDirectory, run
 from lidfl.flower import client_app
 from lidfl.flower.codec import ENVELOPE, Reply, pack_reply, reply_with, to_array
 from lidfl.flower.credentials import make_node_key
@@ -26,7 +26,7 @@ from lidfl.flower.hosting import free_port, listens
 from lidfl.flower.local.federation import LocalFederation
 from lidfl.flower.local.processes import marked
 from lidfl.flower.local.shares import FiledTask
-from tests.flower.fake_node import fake_node
+from lidfl.flower.serving import write_proxy
 from tests.flower.local.scenes import PlainFederation, answer_until_vote, finish, nodes, play, serving, three_keys
 
 pytestmark = [
@@ -155,10 +155,8 @@ def proxy(federation: LocalFederation) -> Iterator[int]:
         pytest.skip("no nginx: apt-get install nginx-light")
     port, folder = free_port(), federation.home / "nginx"
     folder.mkdir()
-    settings = (Path(__file__).parents[3] / "docs" / "nginx.conf").read_text()
-    for name, value in (("LISTEN", port), ("SUPERLINK", federation.port), ("FOLDER", federation.home)):
-        words = f"127.0.0.1:{value}" if isinstance(value, int) else str(value)
-        settings = settings.replace(f" {name}", f" {words}").replace(f"//{name}", f"//{words}")
+    write_proxy(federation.home, f"127.0.0.1:{port}", federation.port)
+    settings = (federation.home / "nginx.conf").read_text()
     (folder / "nginx.conf").write_text(f"pid {folder}/nginx.pid;\ndaemon off;\n{settings}")
     federation.processes.start("nginx", nginx, "-p", folder, "-c", folder / "nginx.conf", "-e", folder / "errors")
     until = monotonic() + 20
@@ -169,11 +167,22 @@ def proxy(federation: LocalFederation) -> Iterator[int]:
     federation.processes["nginx"].terminate()
 
 
-def test_through_the_proxy_a_registered_node_takes_part(federation: LocalFederation, proxy: int) -> None:
-    with fake_node(federation, 0, port=proxy) as node:
-        assert node.node_id
-        receive = node.calls[0]
-        assert receive() is None, "nothing to do, but it was allowed to ask"
+def test_whole_rounds_run_through_the_proxy(federation: LocalFederation, proxy: int) -> None:
+    """Three real nodes that know no other address than the proxy's train and vote, as in the simulator."""
+    for client in range(3):
+        federation.start_node(client, port=proxy)
+    try:
+        lines = finish(out := play(federation, "proxied", rounds=3), seconds=180)
+    finally:
+        for client in range(3):
+            federation.processes[f"node-{client}"].terminate()
+            federation.processes[f"node-{client}"].wait(timeout=30)
+    assert [line["rejected"] for line in lines] == [{}, {}, {}]
+    assert [sum(line["votes"].values()) for line in lines] == [3, 3, 3]
+    alone = RunDirectory(out).experiment().with_settings(out=str(out.with_name("proxied-alone")))
+    run(alone)
+    ours, theirs = (RunDirectory(path).final_state().models.parameters for path in (out, alone.out))
+    assert (ours == theirs).all()
 
 
 def test_through_the_proxy_nobody_registers_a_key_or_starts_code(federation: LocalFederation, proxy: int) -> None:
