@@ -29,6 +29,7 @@ class Answers:
     def __init__(self, experiment: Experiment, fleet: Fleet, members: Members) -> None:
         self.fleet = fleet
         self.members = members
+        self.num_honest = experiment.num_honest
         self.work = Work(
             seed=experiment.seed,
             steps=experiment.local_steps,

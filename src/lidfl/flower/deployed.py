@@ -12,6 +12,7 @@ from lidfl.protocol import ModelList, Outcome, Replies, Request
 from lidfl.runs.directory import Summary
 from lidfl.runs.record import Findings
 from lidfl.runs.stopwatch import Stopwatch
+from lidfl.runs.telling import estimate_margin
 from lidfl.settings.experiment import Experiment
 from lidfl.types import Client, Parameters
 
@@ -63,6 +64,7 @@ class DeployedRound:
         self.complaints = complaints
         self.stopwatch = Stopwatch()
         self._before = answers.fleet.tally()
+        self._late_before = {node: seen.refused[LATE] for node, seen in answers.fleet.conduct.items()}
 
     @property
     def seconds(self) -> Mapping[str, float]:
@@ -83,7 +85,22 @@ class DeployedRound:
         found = self.audit.findings(outcome, test=test) if self.audit else Findings()
         tally = self.answers.fleet.tally().since(self._before)
         traffic = {"sent": tally.sent, "received": tally.received}
-        return replace(found, loss={}, traffic=traffic, refused=tally.refused)
+        votes, seats = outcome.record.votes, len(outcome.models)
+        return replace(
+            found,
+            loss={},
+            traffic=traffic,
+            refused=tally.refused,
+            late=self._late(),
+            margin_estimate=estimate_margin(votes, seats, self.answers.num_honest) if any(votes.values()) else None,
+        )
+
+    def _late(self) -> tuple[Client, ...]:
+        """The clients that did not answer in time, in this round."""
+        conduct, before = self.answers.fleet.conduct, self._late_before
+        members = self.answers.members.node_of.items()
+        late = [c for c, node in members if node in conduct and conduct[node].refused[LATE] > before.get(node, 0)]
+        return tuple(sorted(late))
 
     def _failures(self, outcome: Outcome) -> dict[Client, str]:
         """Why each of those who were to train did not: in the node's words, or the protocol's."""

@@ -1,6 +1,6 @@
 """The server's app: plays an experiment's rounds with the nodes of a federation, and writes its run directory.
 
-The app's run config overrides the experiment's settings (`flwr run . -c "rounds=20"`), and has six more keys:
+The app's run config overrides the experiment's settings (`flwr run . -c "rounds=20"`), and has more keys:
 
 | key | meaning |
 |---|---|
@@ -8,8 +8,10 @@ The app's run config overrides the experiment's settings (`flwr run . -c "rounds
 | `in-flight`, `deadline` | messages out at a time, and seconds for each (see `fleet.Limits`) |
 | `patience` | seconds that an honest node needs (see `lidfl.flower.patience`) |
 | `wait` | seconds to wait at the start until all clients have joined |
+| `log-format` | `json` for a line of JSON instead of text |
 """
 
+import json
 import logging
 import os
 import sys
@@ -17,6 +19,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from functools import partial
 from time import sleep
 from typing import Any
@@ -36,12 +39,15 @@ from lidfl.learning import models
 from lidfl.learning.client import flushing_denormals
 from lidfl.learning.parameters import Network
 from lidfl.runs.directory import RunDirectory, Summary
-from lidfl.runs.loop import play
+from lidfl.runs.loop import Progress, play
 from lidfl.runs.server import first_list
 from lidfl.runs.summary import summarise
+from lidfl.runs.telling import log_line
 from lidfl.seeds import seed_for
 from lidfl.settings.experiment import FORMERLY, Experiment
 from lidfl.types import Parameters
+
+log = logging.getLogger(__name__)
 
 STOPPED = "stopped: "
 """How the line of server.log begins that says why a run was stopped."""
@@ -59,6 +65,7 @@ class Control:
     deadline: float = Limits.deadline
     patience: float = Limits.patience
     wait: float = 120.0
+    log_format: str = "text"
 
 
 class ListServer(ServerApp):
@@ -117,19 +124,20 @@ def serve(experiment: Experiment, control: Control, grid: Grid, open_audit: Open
     """Play all rounds that are left; the summary."""
     directory = RunDirectory(experiment.out)
     claimed = directory.claimed(experiment, resume=control.resume, overwrite=control.overwrite)
-    with claimed, at_work(directory), logged(directory):
+    with claimed, at_work(directory), logged(directory, control.log_format):
         audit = open_audit(experiment) if open_audit else None
         if audit:
             directory.save_inputs(audit.data)
         initial = audit.initial() if audit else initial_model(experiment)
-        share = experiment.num_honest / experiment.num_clients
+        # Who takes all nodes to be honest would let the slowest set the pace.
+        share = min(experiment.num_honest / experiment.num_clients, 0.5)
         limits = Limits(control.in_flight, control.deadline, patience=control.patience, share=share)
         fleet = Fleet(grid, limits, Signer.from_environment())
         members = Members(fleet, experiment.num_clients, directory.path / "nodes.json")
         members.wait(control.wait)
         complaints = Complaints(experiment.num_clients, experiment.num_honest)
         federation = Deployed(Answers(experiment, fleet, members), audit, complaints)
-        state = play(experiment, federation, partial(first_list, experiment, initial), directory)
+        state = play(experiment, federation, partial(first_list, experiment, initial), directory, tell)
         if not any(record.born for record in directory.records()):
             complaints.end()
         found = audit.result(state.models) if audit else {}
@@ -146,13 +154,24 @@ def initial_model(experiment: Experiment) -> Parameters:
     return Network(models.build_model(experiment.model, (0, 0, 0), 0, seed)).initial()
 
 
+def tell(progress: Progress) -> None:
+    """Say what happened in a round, in a line of the log."""
+    experiment = progress.experiment
+    line = log_line(progress.record, experiment.rounds, experiment.voters or experiment.num_clients)
+    log.info(line, extra={"record": progress.record.to_json()})
+
+
 @contextmanager
-def logged(directory: RunDirectory) -> Iterator[None]:
-    """Write which nodes join, fail or are late to server.log."""
-    handler = logging.FileHandler(directory.path / "server.log")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+def logged(directory: RunDirectory, form: str) -> Iterator[None]:
+    """Write to server.log, and to what `flwr log` shows: every round, and which nodes join, fail or are late."""
+    handlers: list[logging.Handler] = [
+        logging.FileHandler(directory.path / "server.log"),
+        logging.StreamHandler(sys.stdout),
+    ]
     logger = logging.getLogger("lidfl")
-    logger.addHandler(handler)
+    for handler in handlers:
+        handler.setFormatter(JsonLines() if form == "json" else logging.Formatter("%(asctime)s %(message)s"))
+        logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
         yield
@@ -160,5 +179,16 @@ def logged(directory: RunDirectory) -> Iterator[None]:
         logger.error("%s%s", STOPPED, error)
         raise
     finally:
-        logger.removeHandler(handler)
-        handler.close()
+        for handler in handlers:
+            logger.removeHandler(handler)
+        handlers[0].close()
+
+
+class JsonLines(logging.Formatter):
+    """A line of JSON for every message; that of a round has all that is known of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": when, "level": record.levelname.lower(), "message": record.getMessage()}
+        return json.dumps(line | ({"round": record.record} if hasattr(record, "record") else {}))
