@@ -181,7 +181,7 @@ def logged(directory: RunDirectory, form: str) -> Iterator[None]:
     finally:
         for handler in handlers:
             logger.removeHandler(handler)
-        handlers[0].close()
+        file.close()
 
 
 class JsonLines(logging.Formatter):
