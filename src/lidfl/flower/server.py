@@ -164,10 +164,8 @@ def tell(progress: Progress) -> None:
 @contextmanager
 def logged(directory: RunDirectory, form: str) -> Iterator[None]:
     """Write to server.log, and to what `flwr log` shows: every round, and which nodes join, fail or are late."""
-    handlers: list[logging.Handler] = [
-        logging.FileHandler(directory.path / "server.log"),
-        logging.StreamHandler(sys.stdout),
-    ]
+    file = logging.FileHandler(directory.path / "server.log")
+    handlers: list[logging.Handler] = [file, logging.StreamHandler(sys.stdout)]
     logger = logging.getLogger("lidfl")
     for handler in handlers:
         handler.setFormatter(JsonLines() if form == "json" else logging.Formatter("%(asctime)s %(message)s"))
