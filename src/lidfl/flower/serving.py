@@ -16,7 +16,7 @@ log = logging.getLogger("flwr")
 
 LOOK = 5.0
 """Seconds between two looks at the roll."""
-PROXY = """# Lets clients reach Flower's fleet API and nothing else.
+PROXY = """# Lets clients reach Flower's fleet API and nothing else. Paths are relative to this file.
 worker_processes auto;
 
 events {}
@@ -30,8 +30,8 @@ http {
 
     server {
         listen LISTEN ssl;
-        ssl_certificate FOLDER/server.crt;
-        ssl_certificate_key FOLDER/server.key;
+        ssl_certificate server.crt;
+        ssl_certificate_key server.key;
 
         # A model travels in pieces of 5 MB, each a request of its own. What is larger is not from Flower.
         client_max_body_size 8m;
@@ -56,7 +56,7 @@ http {
             proxy_http_version 1.1;
             proxy_set_header Connection "";
             proxy_ssl_verify on;
-            proxy_ssl_trusted_certificate FOLDER/ca.crt;
+            proxy_ssl_trusted_certificate ca.crt;
             proxy_ssl_name localhost;
             proxy_read_timeout 120s;
         }
@@ -67,10 +67,7 @@ http {
 
 def write_proxy(folder: Path, public: str, port: int) -> None:
     """Write the configuration of nginx for a server in a folder."""
-    words = {"LISTEN": public, "SUPERLINK": f"127.0.0.1:{port}", "FOLDER": str(folder)}
-    text = PROXY
-    for name, value in words.items():
-        text = text.replace(name, value)
+    text = PROXY.replace("LISTEN", public).replace("SUPERLINK", f"127.0.0.1:{port}")
     (folder / "nginx.conf").write_text(text)
 
 

@@ -156,9 +156,9 @@ def proxy(federation: LocalFederation) -> Iterator[int]:
     port, folder = free_port(), federation.home / "nginx"
     folder.mkdir()
     write_proxy(federation.home, f"127.0.0.1:{port}", federation.port)
-    settings = (federation.home / "nginx.conf").read_text()
-    (folder / "nginx.conf").write_text(f"pid {folder}/nginx.pid;\ndaemon off;\n{settings}")
-    federation.processes.start("nginx", nginx, "-p", folder, "-c", folder / "nginx.conf", "-e", folder / "errors")
+    more = f"pid {folder}/nginx.pid; daemon off;"
+    file = federation.home / "nginx.conf"
+    federation.processes.start("nginx", nginx, "-p", folder, "-c", file, "-e", folder / "errors", "-g", more)
     until = monotonic() + 20
     while not listens(port):
         assert monotonic() < until, (federation.logs / "nginx.log").read_text()
