@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from lidfl.cli.main import parse
 from lidfl.cli.node import Node

@@ -20,6 +20,8 @@ from lidfl.types import Client
 
 log = logging.getLogger(__name__)
 
+HELLO = 30.0
+"""Seconds for a hello: an import or two, on a machine that may be busy."""
 RETRY = 60.0
 """Seconds before a node that did not name its partition is asked again, and twice as many each time that follows:
 it must not hold up every round."""
@@ -77,7 +79,7 @@ class Members:
 
     def _hello_time(self) -> float:
         """A hello is no work: who is deaf is not waited for as long as one that trains."""
-        return min(self.fleet.limits.deadline, 3 * self.fleet.limits.patience)
+        return min(self.fleet.limits.deadline, HELLO)
 
     def _wishes(self, nodes: list[NodeId]) -> Mapping[NodeId, Client]:
         """The partition that each node names; a node that does not answer will be asked again."""
