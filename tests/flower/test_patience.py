@@ -10,6 +10,7 @@ from flwr.app import Message
 
 from lidfl.flower import codec, exchange, fleet
 from lidfl.flower.codec import Ask
+from lidfl.flower.exchange import Conduct
 from lidfl.flower.fleet import Fleet, Limits
 from lidfl.flower.patience import LEEWAY
 from tests.flower.local_grid import LocalGrid
@@ -167,3 +168,13 @@ def test_who_was_in_debt_is_trusted_again_after_a_while(clock: Clock) -> None:
     _, whole = play(clock, delays, 300)
     assert 5 not in whole.patience.in_debt
     assert whole.conduct[5].answered > 280, "though it is a little slower than the others"
+
+
+def test_a_slow_node_that_is_drawn_first_and_again_costs_two_deadlines_at_most(clock: Clock) -> None:
+    """Nobody else has trained yet, so that nobody knows how long it takes; it never answers."""
+    whole = Fleet(SlowGrid(clock, {1: always(1e9)}), LIMITS)
+    whole.conduct = {node: Conduct() for node in range(6)}
+    began = clock.now
+    for number in range(10):
+        list(whole.ask({1: codec.pack_ask(Ask("train"))}, "train", str(number), 100))
+    assert clock.now - began < 2 * 120 + 8 * 11

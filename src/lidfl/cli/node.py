@@ -35,6 +35,8 @@ class Node:
     """Seconds after which the node asks for work again when it has just had some."""
     idle: float = 3.0
     """Seconds between two such questions when there has been none for a while."""
+    model: Path | None = None
+    """Where this node's own model is written after every vote (default: model.safetensors of the folder)."""
     nursery: Path | None = None
     """A nursery of this machine to use (default: one of its own)."""
     insecure: bool = False
@@ -90,7 +92,9 @@ class Node:
         from lidfl.flower.hosting import free_port
         from lidfl.flower.node import Pace, run_supernode
         from lidfl.flower.signing import SETTING, Verifier, public_key_of
+        from lidfl.flower.store import VARIABLE
 
+        os.environ[VARIABLE] = str((self.model or self.folder / "model.safetensors").resolve())
         line = (self.folder / "signing.key.pub").read_text().strip()
         config = f"partition-id={self.partition} num-partitions={self.partitions} "
         config += f"{SETTING}={json.dumps(line.split()[1])} {self.config}"

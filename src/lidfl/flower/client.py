@@ -28,6 +28,7 @@ from lidfl.flower.codec import (
     time_limit,
 )
 from lidfl.flower.signing import verifier_of
+from lidfl.flower.store import keep_best
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -118,6 +119,8 @@ def answer(ask: Ask, context: Context, task: Any, *, testing: bool) -> Reply:
         unknown = [name for name in dict.fromkeys(ask.models) if name not in losses]
         losses |= {name: worker.loss(vectors[name]) for name in unknown}
     cache.keep(ask, vectors, losses)
+    if ask.kind == "vote":
+        keep_best(worker.network, ask, vectors, losses, context.run_id)
     if ask.kind == "train":
         parent = min(range(len(ask.models)), key=lambda place: losses.get(ask.models[place], 0.0))
         return Reply("trained", parent=parent, update=worker.train(vectors[ask.models[parent]]))

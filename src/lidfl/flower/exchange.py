@@ -82,7 +82,7 @@ class Exchange:
         self.kind = kind
         self.deadline = fleet.limits.deadline
         self.debtors = fleet.patience.in_debt.intersection(questions)
-        if len(questions) - len(self.debtors) < fleet.patience.enough(len(questions)):
+        if len(questions) > 1 and len(questions) - len(self.debtors) < fleet.patience.enough(len(questions)):
             self.debtors = set()  # without them there would not be enough
         self.began = self.prompt_until = self.busy_until = monotonic()
         self.waiting = deque(fleet.patience.in_order(questions))
@@ -186,6 +186,7 @@ class Exchange:
         conduct.reason = ""
         conduct.seconds = now - self.first[sent.node]
         conduct.received += size_of(content)
+        self.fleet.patience.took(self.kind, sent.node, conduct.seconds)
         self._charge(sent.node, now)
         return content
 
@@ -196,7 +197,7 @@ class Exchange:
         base = self.fleet.patience.base(self.kind)
         reliable = [sent.node for sent in self.out.values() if sent.node not in self.debtors]
         to_come = any(node not in self.debtors for node in self.waiting)
-        if to_come or any(now - self.first[node] <= base for node in reliable):
+        if to_come or any(now - self.first[node] <= min(base, self._usual()) for node in reliable):
             self.prompt_until = now
         if to_come or reliable:
             self.busy_until = now
@@ -214,14 +215,17 @@ class Exchange:
             since = max(self.first[node] + base, self.prompt_until)
             return since + self.fleet.patience.credit(node) - self.first[node]
         if self.busy_until == self.began:  # none but debtors were asked
-            return base
+            return self._usual()
         return max(self.began + LEEWAY * (self.busy_until - self.began), self.busy_until) - self.first[node]
 
-    def _charge(self, node: NodeId, now: float) -> None:
-        """Remember what a node took, and let a slow one pay for the time in which none but slow ones were out."""
+    def _usual(self) -> float:
+        """What a node may take that is not slow; if nobody has ever answered such a request, the patience."""
         patience = self.fleet.patience
-        patience.took(self.kind, node, now - self.first[node])
-        patience.charge(node, now - max(self.first[node] + patience.base(self.kind), self.prompt_until))
+        return patience.base(self.kind) if self.kind in patience.times else patience.patience
+
+    def _charge(self, node: NodeId, now: float) -> None:
+        """Let a slow node pay for the time in which none but slow ones were out."""
+        self.fleet.patience.charge(node, now - max(self.first[node] + self._usual(), self.prompt_until))
 
 
 def authentic(message: Message, secret: str) -> RecordDict:

@@ -33,7 +33,7 @@ class Patience:
         """The seconds of its credit that each node has used up."""
         self.in_debt: set[int] = set()
         self.times: dict[str, dict[int, float]] = {}
-        """By kind of request, how long each node last took, or was waited for in vain."""
+        """By kind of request, how long each node last took to answer."""
 
     def enough(self, nodes: int) -> int:
         """How many of so many nodes are taken to be honest."""
@@ -44,7 +44,7 @@ class Patience:
         self.times.setdefault(kind, {})[node] = seconds
 
     def base(self, kind: str) -> float:
-        """For how long everybody is waited for, as far as it is known by now."""
+        """For how long everybody is waited for, as far as it is known by now; before any answer, the deadline."""
         times = sorted(self.times.get(kind, {}).values())
         if not times:
             return self.deadline

@@ -9,6 +9,7 @@ The app's run config overrides the experiment's settings (`flwr run . -c "rounds
 | `patience` | seconds that an honest node needs (see `lidfl.flower.patience`) |
 | `wait` | seconds to wait at the start until all clients have joined |
 | `log-format` | `json` for a line of JSON instead of text |
+| `live` | the port of the live page on this machine; 0 for none |
 """
 
 import json
@@ -33,18 +34,22 @@ from lidfl.flower.complaints import Complaints
 from lidfl.flower.deployed import Deployed, OpenAudit
 from lidfl.flower.fleet import Fleet, Limits
 from lidfl.flower.members import Members
+from lidfl.flower.nodes_view import view_nodes
 from lidfl.flower.presence import at_work
 from lidfl.flower.signing import Signer
 from lidfl.learning import models
 from lidfl.learning.client import flushing_denormals
 from lidfl.learning.parameters import Network
+from lidfl.live.serving import served
+from lidfl.live.watch import Nodes, Watch
 from lidfl.runs.directory import RunDirectory, Summary
-from lidfl.runs.loop import Progress, play
+from lidfl.runs.loop import Observer, Progress, play
 from lidfl.runs.server import first_list
 from lidfl.runs.summary import summarise
 from lidfl.runs.telling import log_line
 from lidfl.seeds import seed_for
 from lidfl.settings.experiment import FORMERLY, Experiment
+from lidfl.settings.headline import headline
 from lidfl.types import Parameters
 
 log = logging.getLogger(__name__)
@@ -66,6 +71,7 @@ class Control:
     patience: float = Limits.patience
     wait: float = 120.0
     log_format: str = "text"
+    live: int = 0
 
 
 class ListServer(ServerApp):
@@ -137,7 +143,8 @@ def serve(experiment: Experiment, control: Control, grid: Grid, open_audit: Open
         members.wait(control.wait)
         complaints = Complaints(experiment.num_clients, experiment.num_honest)
         federation = Deployed(Answers(experiment, fleet, members), audit, complaints)
-        state = play(experiment, federation, partial(first_list, experiment, initial), directory, tell)
+        with watched(experiment, control.live, partial(view_nodes, fleet, members)) as observe:
+            state = play(experiment, federation, partial(first_list, experiment, initial), directory, observe)
         if not any(record.born for record in directory.records()):
             complaints.end()
         found = audit.result(state.models) if audit else {}
@@ -152,6 +159,24 @@ def initial_model(experiment: Experiment) -> Parameters:
         raise LidflError(f"model '{experiment.model}' depends on the data; name yours, as package.task:model")
     seed = seed_for(experiment.seed, "model")
     return Network(models.build_model(experiment.model, (0, 0, 0), 0, seed)).initial()
+
+
+@contextmanager
+def watched(experiment: Experiment, port: int, nodes: Nodes) -> Iterator[Observer]:
+    """Tell every round, and serve the live page if it has a port."""
+    if not port:
+        yield tell
+        return
+    voters = experiment.voters or experiment.num_clients
+    watch = Watch(headline(experiment), experiment.rounds, voters, nodes)
+
+    def both(progress: Progress) -> None:
+        tell(progress)
+        watch.observe(progress)
+
+    with served(watch, port) as address:
+        log.info("the live page is at %s", address)
+        yield both
 
 
 def tell(progress: Progress) -> None:

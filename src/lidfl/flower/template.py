@@ -32,6 +32,7 @@ wait = 120.0
 deadline = 120.0
 patience = 10.0
 log-format = "text"
+live = 0
 """
 SERVER = '''"""The server: keeps a list of models and lets the nodes vote on it."""
 

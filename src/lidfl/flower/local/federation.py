@@ -128,6 +128,7 @@ class LocalFederation:
         words = ["node", "up", self.home, "--server", f"127.0.0.1:{port or self.port}", "--nursery", self.nursery]
         words += ["--key", key, "--partition", client, "--partitions", self.experiment.num_clients]
         words += ["--config", _config_words(self.liars.get(client, {}))] if client in self.liars else []
+        words += ["--model", self.directory.path / "taken" / f"client-{client}.safetensors"]
         trust = ["--insecure"] if self.insecure else []
         self.processes.start(f"node-{client}", sys.executable, "-m", "lidfl", *words, *trust)
 

@@ -35,12 +35,13 @@ def play_locally(
     resume: bool = False,
     overwrite: bool = False,
     insecure: bool = False,
+    live: int = 0,
     observe: Observer | None = None,
 ) -> Summary:
     """Run an experiment with real servers and clients on this machine."""
     experiment = experiment.with_settings(checkpoint_every=1, engine="loop")
     federation = LocalFederation(experiment, insecure=insecure, liars=liars_of(experiment))
-    return _play(federation, {}, resume=resume, overwrite=overwrite, observe=observe)
+    return _play(federation, {"live": live} if live else {}, resume=resume, overwrite=overwrite, observe=observe)
 
 
 def play_app(
