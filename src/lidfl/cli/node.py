@@ -98,11 +98,11 @@ class Node:
         line = (self.folder / "signing.key.pub").read_text().strip()
         config = f"partition-id={self.partition} num-partitions={self.partitions} "
         config += f"{SETTING}={json.dumps(line.split()[1])} {self.config}"
-        words = ["--superlink", self.server, "--port", str(free_port()), "--node-config", config.strip()]
+        words = ["--superlink", self.server, "--node-config", config.strip()]
         if self.insecure:
             words.append("--insecure")
         else:
             words += ["--root-certificates", str(self.folder / "ca.crt")]
             words += ["--auth-supernode-private-key", str(self._key)]
-        run_supernode(words, Verifier(public_key_of(line)), Pace(self.poll, self.idle))
+        run_supernode(words, free_port(), Verifier(public_key_of(line)), Pace(self.poll, self.idle))
         sys.exit(0)
