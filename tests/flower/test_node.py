@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 
 from lidfl.flower import node as node_module
-from lidfl.flower.node import Guard, Pace
+from lidfl.flower.node import Guard, Pace, let_in, refuse
 from lidfl.flower.signing import Verifier, make_server_key, public_key_of
 from tests.flower.test_signing import public, request
 
@@ -62,3 +62,17 @@ def test_a_node_asks_soon_after_it_had_work_and_then_less_and_less_often(monkeyp
     assert slept[-1] == 0.5
     pace.sleep(0.5)
     assert slept[-1] == 0.1, "whether the client app has answered costs nobody else anything"
+
+
+def test_a_node_whose_key_is_not_registered_yet_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(node_module, "sleep", slept.append)
+    answers = iter([False, False, True])
+
+    def connect() -> str:
+        if not next(answers):
+            refuse(305, "Failed to activate SuperNode.")
+        return "connected"
+
+    assert let_in(connect) == "connected"
+    assert slept == [10, 10]

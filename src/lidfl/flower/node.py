@@ -11,22 +11,23 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from time import sleep
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 from flwr.proto.runtime_pb2 import AcquireTaskRequest
 from flwr.supercore.constant import TaskType
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.supernode import start_client_internal
+from flwr.supernode import fleet_http_connection, start_client_internal
 from flwr.supernode.cli.flower_supernode import flower_supernode
 
 from lidfl.flower.signing import Unsigned, Verifier
 
 log = logging.getLogger("flwr")
+T = TypeVar("T")
 
 FLOWERS_PAUSE = 3
 """Seconds for which Flower's SuperNode sleeps when there is no work."""
@@ -34,6 +35,8 @@ REPLY_PAUSE = 0.1
 """Seconds between two looks whether the client app has answered, which cost nobody else anything."""
 GROWTH = 1.5
 """By what factor the pause grows each time there is no work."""
+AGAIN = 10
+"""Seconds before a node that was not let in tries again."""
 QUICK_LOOKS = 50
 """So often it is looked for the task of a message that has come."""
 SLOW_LOOK = 10.0
@@ -145,6 +148,26 @@ class Starter:
         self.children.append(subprocess.Popen([*words, "--parent-pid", str(os.getpid())]))
 
 
+class NotLetIn(Exception):
+    """Why the SuperLink does not take a node."""
+
+
+def refuse(_code: int, message: str = "", *_: Any, **__: Any) -> None:
+    """What is called instead of Flower's way to end a node that is not let in."""
+    raise NotLetIn(message)
+
+
+def let_in(connect: Callable[[], T]) -> T:
+    """Try until the SuperLink takes the node: its key may be registered later, or still count as online elsewhere."""
+    while True:
+        try:
+            return connect()
+        except NotLetIn as reason:
+            told = " ".join(str(reason).split())
+            log.warning("not let in: %s Is the key on the server's roll? Trying again in %d s.", told, AGAIN)
+            sleep(AGAIN)
+
+
 def run_supernode(arguments: list[str], port: int, verifier: Verifier | None, pace: Pace) -> None:
     """Be a SuperNode with these arguments until ended; its own processes reach it at a port of this machine."""
     inner: Any = start_client_internal
@@ -154,9 +177,12 @@ def run_supernode(arguments: list[str], port: int, verifier: Verifier | None, pa
 
     @contextmanager
     def guarded(*words: Any, **named: Any) -> Iterator[tuple[Any, ...]]:
-        with connect(*words, **named) as (node, receive, *others):
+        with ExitStack() as stack:
+            node, receive, *others = let_in(lambda: stack.enter_context(connect(*words, **named)))
             yield node, Guard(receive, verifier, node, pace, starter.come).receive, *others
 
+    fleet_connection: Any = fleet_http_connection
+    fleet_connection.flwr_exit = refuse
     inner.http_request_response = guarded
     inner.time = SimpleNamespace(sleep=pace.sleep)
     sys.argv = ["flower-supernode", "--isolation", "process", "--port", str(port), *arguments]
