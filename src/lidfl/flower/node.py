@@ -158,7 +158,7 @@ def refuse(_code: int, message: str = "", *_: Any, **__: Any) -> None:
 
 
 def let_in(connect: Callable[[], T]) -> T:
-    """Try until the SuperLink takes the node: its key may be registered later, or still count as online elsewhere."""
+    """Try until the SuperLink takes the node: its key may be registered later, or still count as online."""
     while True:
         try:
             return connect()
