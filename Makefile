@@ -22,7 +22,8 @@ test: .venv/ready
 # Real servers and clients, killed and lied to; some minutes. The last results are kept.
 test-federation: .venv/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt "flwr[simulation]>=1.41,<1.42"
-	commit=$$(git describe --always --dirty --exclude=*); { echo $$commit; $(BIN)/python -m pytest -m federation -vv \
+	commit=$$(git describe --always --dirty --exclude=*); { echo $$commit; \
+	    echo code $$($(BIN)/python -m tests.flower.fingerprint); $(BIN)/python -m pytest -m federation -vv \
 	    --no-header --durations=0 --durations-min=1 --color=no; } | tee results/federation.txt
 
 check: .venv/ready

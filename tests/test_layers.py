@@ -15,7 +15,7 @@ LAYERS = [
     {"adversaries"},
     {"settings"},
     {"runs", "theory"},
-    {"simulation"},
+    {"simulation", "live"},
     {"flower", "studies"},
     {"report"},
     {"cli"},

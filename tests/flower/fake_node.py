@@ -4,14 +4,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Context, Message, RecordDict
+from flwr.app.message import make_message
+from flwr.app.metadata import Metadata
 from flwr.clientapp import ClientApp
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.proto.message_pb2 import ObjectTree
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_id, get_object_tree
 from flwr.supercore.inflatable.inflatable_utils import pull_and_inflate_object_from_tree
 from flwr.supernode.fleet_http_connection import http_request_response
 
@@ -49,6 +52,21 @@ class FakeNode:
         for name, thing in get_all_nested_objects(reply).items():
             if name in wanted and upload:
                 push(reply.metadata.run_id, session, name, thing.deflate())
+
+    def send_raw(self, reply_to: Message, head: bytes) -> None:
+        """Hand in a reply whose only object is these bytes."""
+        _, send, _, _, _, push, _ = self.calls
+        reply = Message(RecordDict(), reply_to=reply_to)
+        name = get_object_id(head)
+        reply.metadata.__dict__["_message_id"] = name
+        wanted, session = send(reply, ObjectTree(object_id=name), 0.0)
+        assert wanted == {name}
+        push(reply.metadata.run_id, session, name, head)
+
+    def instruct(self, victim: int, run_id: int, content: RecordDict) -> None:
+        """Hand in an instruction for another node, as if the server had sent it."""
+        metadata = Metadata(run_id, "", 1, victim, "", "0", time(), 60.0, "evaluate")
+        self.send(make_message(metadata=metadata, content=content))
 
     def serve(self, app: ClientApp, stop: threading.Event) -> None:
         """Answer everything with an app, until told to stop."""

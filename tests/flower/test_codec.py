@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
 from lidfl.flower import codec
 from lidfl.flower.codec import FIELDS, UPDATE, Ask, Reply, Unreadable, Work
@@ -38,7 +39,9 @@ def fields(**changes: Any) -> ConfigRecord:
     return ConfigRecord(entries | changes)
 
 
-def update(dtype: str = "float32", shape: Any = (2,), stype: str = codec.RAW, data: bytes = bytes(8)) -> RecordDict:
+def update(
+    dtype: str = "float32", shape: Any = (2,), stype: str = codec.RAW, data: bytes = bytes(24)
+) -> RecordDict:
     return RecordDict({FIELDS: fields(), UPDATE: ArrayRecord({"u": Array(dtype, shape, stype, data)})})
 
 
@@ -62,11 +65,30 @@ def update(dtype: str = "float32", shape: Any = (2,), stype: str = codec.RAW, da
         update(stype="pickle"),
         update(shape=(10**12,)),
         update(shape=(1, 2)),
-        update(data=bytes(7), shape=(1,)),
-        update(data=bytes(12), shape=(3,)),
-        update(data=bytes(10**7), shape=(10**7 // 4,)),
+        update(data=bytes(23), shape=(1,)),
+        update(data=bytes(7), shape=(-3,)),
+        update(data=bytes(28), shape=(3,)),
+        update(data=bytes(16 + 10**7), shape=(10**7 // 4,)),
     ],
 )
 def test_what_is_not_a_reply_is_never_decoded(content: RecordDict) -> None:
     with pytest.raises(Unreadable):
         codec.read_reply(content, dim=2)
+
+
+def test_nobody_can_foretell_the_bytes_of_any_record_or_array() -> None:
+    """Flower names an object by its bytes; who announced that name first, with other children, would block it."""
+    vector = np.zeros(3, dtype=np.float32)
+    ask = Ask("vote", 1, 2, (codec.content_hash(vector),), vectors={codec.content_hash(vector): vector})
+    asks, again = codec.pack_ask(ask), codec.pack_ask(ask)
+    replies, others = (codec.pack_reply(Reply("trained", update=vector)) for _ in range(2))
+    for one, other in ((asks, again), (replies, others)):
+        assert not get_all_nested_objects(one).keys() & get_all_nested_objects(other).keys()
+    assert codec.MODELS not in codec.pack_ask(Ask("vote")), "all know what an empty record looks like"
+
+
+def test_what_goes_to_many_nodes_is_stored_once() -> None:
+    vector = np.zeros(3, dtype=np.float32)
+    salt = codec.new_salt()
+    one, other = (codec.pack_vectors({"m": vector}, salt) for _ in range(2))
+    assert one.object_id == other.object_id

@@ -8,6 +8,7 @@ import torch
 pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 
 from lidfl.flower.answers import Answers
+from lidfl.flower.complaints import Complaints
 from lidfl.flower.deployed import Audit, Deployed
 from lidfl.flower.fleet import Fleet
 from lidfl.flower.local.audit import open_audit
@@ -32,7 +33,7 @@ def deployed(experiment: Experiment, folder: Path, audit: Audit | None = None) -
     fleet = Fleet(grid, QUICK)
     known = Members(fleet, 6, folder / "nodes.json")
     known.node_of = members
-    return Deployed(Answers(experiment, fleet, known), audit)
+    return Deployed(Answers(experiment, fleet, known), audit, Complaints(6, 3))
 
 
 def vote(models: ModelList) -> Vote:

@@ -23,4 +23,8 @@ def data(partition, partitions):
 
 
 # def loss(module, images, labels):
-#     """By what this node judges a model; without it, by the mean cross-entropy."""
+#     """What training makes small, and by what this node judges a model; without it, the mean cross-entropy."""
+#
+#
+# def optimizer(parameters, learning_rate, momentum):
+#     """What takes the steps; without it, SGD."""

@@ -26,7 +26,6 @@ from lidfl.settings.headline import headline
 
 if TYPE_CHECKING:
     from lidfl.runs.loop import Observer, Progress
-    from lidfl.runs.record import RoundRecord
     from lidfl.studies.running import Ended
 
 
@@ -97,14 +96,16 @@ class LogView:
 
     def observe(self, progress: "Progress") -> None:
         """Print a line if the round was one of testing, or of a federation of real nodes."""
-        record = progress.record
-        if record.tested:
+        record, experiment = progress.record, progress.experiment
+        if record.traffic is not None:
+            from lidfl.runs.telling import log_line
+
+            text = log_line(record, experiment.rounds, experiment.voters or experiment.num_clients)
+        elif record.tested:
             text = (
-                f"round {record.number}/{progress.experiment.rounds}  accuracy {record.best_accuracy:.3f}  "
+                f"round {record.number}/{experiment.rounds}  accuracy {record.best_accuracy:.3f}  "
                 f"deployed {record.deployed_accuracy:.3f}  {record.seconds * 1000:.0f} ms"
             )
-        elif record.traffic is not None:
-            text = f"{story(record)}; {record.seconds:.1f} s"
         else:
             return
         self.console.print(text, highlight=False, soft_wrap=True)
@@ -130,6 +131,8 @@ class LiveView:
         title = Text(self.title, style="bold")
         if self.progress is None:
             return Group(title, Text("loading data …"))
+        from lidfl.runs.telling import story
+
         self.bar.update(self.task, completed=self.progress.record.number)
         table = list_table(self.progress, self.accuracy)
         return Group(title, self.bar, table, Text(story(self.progress.record), style="dim"))
@@ -165,24 +168,6 @@ def watch(total: int, ended: "Iterable[Ended]", console: Console) -> "list[Ended
     for run in failed:
         console.print(f"{run.experiment.out} failed:\n{run.error}", highlight=False, markup=False, soft_wrap=True)
     return failed
-
-
-def story(record: "RoundRecord") -> str:
-    """What happened in a round, in words."""
-    match record.born:
-        case ():
-            return f"round {record.number}: no usable update, the list stays"
-        case (birth,):
-            who = f"client {birth.clients[0]}" if len(birth.clients) == 1 else f"{len(birth.clients)} clients"
-            text = f"{who} trained model {birth.model} from {', '.join(map(str, birth.parents))}"
-        case births:
-            text = f"{len(births)} candidates, {births[0].model} to {births[-1].model}"
-    parts = [f"round {record.number}: {text}"]
-    parts += [f"out: {', '.join(map(str, record.removed))}"] if record.removed else []
-    parts += [f"margin {record.margin}"] if record.margin is not None else []
-    rejected = sum(record.rejected.values())
-    parts += [f"{rejected} replies rejected"] if rejected else []
-    return "; ".join(parts)
 
 
 def _number(value: float | None) -> str:

@@ -54,9 +54,8 @@ class FederationOptions(RunOptions):
             Console().print(warning, style="bold red")
         playing = self._of_app(self.app) if self.app else self._of_experiment()
         with shown(playing.experiment, title=playing.title, again=playing.again, quiet=self.quiet) as observe:
-            summary = playing.play(
-                resume=self.resume, overwrite=self.overwrite, insecure=self.insecure, observe=observe
-            )
+            how = dict(resume=self.resume, overwrite=self.overwrite, insecure=self.insecure)
+            summary = playing.play(**how, observe=observe)
         print_result(playing.experiment, summary)
 
     def _of_experiment(self) -> Playing:
@@ -64,7 +63,7 @@ class FederationOptions(RunOptions):
         from lidfl.flower.local.playing import play_locally
 
         again = f"lidfl federation up --config {Path(experiment.out) / 'experiment.toml'} --resume"
-        return Playing(experiment, partial(play_locally, experiment), again, headline(experiment))
+        return Playing(experiment, partial(play_locally, experiment, live=self.live), again, headline(experiment))
 
     def _of_app(self, folder: Path) -> Playing:
         from lidfl.flower.apps import read_app
@@ -74,6 +73,7 @@ class FederationOptions(RunOptions):
             raise LidflError("--app has its own settings; leave out --config")
         flags = given_flags(self, Experiment)
         behaviour = {name: flags.pop(name) for name in ("attack", "vote_attack") if name in flags}
+        flags |= {"live": self.live} if self.live else {}
         app = read_app(folder, flags | ({"num_clients": self.nodes} if self.nodes else {}))
         fraction = fraction_of(self.byzantine or 0, app.experiment.num_clients)
         liars = liars_of(app.experiment.with_settings(**behaviour, byzantine_fraction=fraction, list_size=None))

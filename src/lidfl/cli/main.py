@@ -27,6 +27,8 @@ COMMANDS = {
     "list": "registered.ListRegistered",
     "demo": "demo.Demo",
     "federation": "federation.FederationUp",
+    "server": "server.Server",
+    "node": "node.Node",
     "init-flower": "init_flower.InitFlower",
 }
 """Each command with its module and class in this room."""

@@ -1,8 +1,12 @@
 """`lidfl run`: one experiment."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
 
 from lidfl.cli.display import print_result, shown
 from lidfl.cli.flags import given_flags, with_flags
@@ -10,6 +14,10 @@ from lidfl.errors import LidflError
 from lidfl.files import read_toml
 from lidfl.settings.checks import refuse_cautions
 from lidfl.settings.experiment import Experiment
+from lidfl.settings.headline import headline
+
+if TYPE_CHECKING:
+    from lidfl.runs.loop import Observer, Progress
 
 
 @dataclass(kw_only=True)
@@ -28,6 +36,8 @@ class RunOptions:
     """Refuse what would only be warned of, such as a rule beyond its range."""
     quiet: bool = False
     """Show nothing while it runs."""
+    live: int = 0
+    """A port of this machine for a page that shows the run while it goes, and for its metrics."""
 
     def __call__(self) -> None:
         """Run the experiment that the file and the flags describe."""
@@ -38,19 +48,40 @@ class RunOptions:
             raise LidflError("--from-round goes with --resume")
         from lidfl.simulation.simulator import run  # torch, now that all words are right
 
-        with shown(experiment, quiet=self.quiet) as observe:
+        with shown(experiment, quiet=self.quiet) as observe, on_a_page(experiment, self.live, observe) as watched:
             summary = run(
                 experiment,
                 resume=self.resume,
                 overwrite=self.overwrite,
                 from_round=self.from_round,
-                observe=observe,
+                observe=watched,
             )
         print_result(experiment, summary)
 
     def settings(self) -> dict[str, Any]:
         """The settings of the file, and over them the flags that were given."""
         return (read_toml(self.config) if self.config else {}) | given_flags(self, Experiment)
+
+
+@contextmanager
+def on_a_page(experiment: Experiment, port: int, observe: "Observer | None") -> "Iterator[Observer | None]":
+    """Show a run on the live page too, if it has a port."""
+    if not port:
+        yield observe
+        return
+    from lidfl.live.serving import served
+    from lidfl.live.watch import Watch
+
+    watch = Watch(headline(experiment), experiment.rounds, experiment.voters or experiment.num_clients)
+
+    def both(progress: "Progress") -> None:
+        watch.observe(progress)
+        if observe:
+            observe(progress)
+
+    with served(watch, port) as address:
+        Console().print(f"live at {address}", highlight=False)
+        yield both
 
 
 FROM_DATA = "(default: the data set's)"

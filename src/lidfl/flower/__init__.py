@@ -3,14 +3,21 @@
 | module | what it holds |
 |---|---|
 | `codec` | requests and replies as Flower's records; what comes in is checked and bounded |
-| `fleet` | the only module that calls Grid: messages in flight, deadlines, secrets |
+| `opening` | the one place where what nodes send is opened |
+| `exchange`, `patience` | one request to some nodes; how long slow ones are waited for |
+| `fleet` | the nodes and how each has behaved; these three call Grid, and nobody else |
+| `signing` | the server's signature on its requests |
 | `members` | which node is which client |
 | `answers` | brings a round's requests to the fleet, sending only what a client lacks |
-| `deployed` | the fleet as the federation of a run, with an auditor if there is one |
+| `deployed`, `complaints` | the fleet as the federation of a run; what if nobody can train |
 | `server`, `client` | the two apps |
-| `worker`, `misbehaving` | a node's work, and how a node of a test does it wrong |
-| `presence` | how others see that a server is at work in a run directory |
+| `worker`, `own_training`, `store` | a node's work, and where it keeps its own model |
+| `misbehaving` | how a node of a test does it wrong |
+| `presence`, `nodes_view` | how others see that a server is at work, and its nodes |
 | `apps`, `template` | an app of the user's own: how it is read, and one to start from |
+| `link`, `serving`, `registration` | `lidfl server`: Flower's SuperLink with a guard, the roll, the proxy |
+| `node`, `nursery` | `lidfl node`: Flower's SuperNode with a guard; client apps that start in a tenth of a second |
+| `hosting`, `credentials` | what a host's processes share: environment, folders, keys |
 | `local` | a whole federation on this machine |
 
 An app of yours is two lines: `app = server_app(Experiment(model="my_app.task:model", …))` and

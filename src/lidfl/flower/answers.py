@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 import torch
 
-from lidfl.flower.codec import Ask, Reply, Unreadable, Vector, Work, content_hash, pack_ask, read_reply
+from lidfl.flower.codec import Ask, Reply, Unreadable, Vector, Work, content_hash, new_salt, pack_ask, read_reply
+from lidfl.flower.exchange import NodeId
 from lidfl.flower.fleet import Fleet
 from lidfl.flower.members import Members
 from lidfl.protocol import Choose, Replies, Request, Train, Trained, Vote
@@ -28,15 +29,19 @@ class Answers:
     def __init__(self, experiment: Experiment, fleet: Fleet, members: Members) -> None:
         self.fleet = fleet
         self.members = members
+        self.num_honest = experiment.assumed_honest
         self.work = Work(
             seed=experiment.seed,
             steps=experiment.local_steps,
             batch_size=experiment.batch_size,
             learning_rate=experiment.learning_rate,
             momentum=experiment.momentum,
+            judge=experiment.judge,
         )
         self.held: defaultdict[Client, set[str]] = defaultdict(set)
         """The models that each client has, as far as it has confirmed them."""
+        self.trainers: dict[Client, NodeId] = {}
+        """Who was asked to train last."""
 
     def answer(self, request: Request) -> Replies:
         """The replies of the nodes that are there, each under its client's number."""
@@ -89,7 +94,10 @@ class Answers:
         if not sent:
             return
         some = next(iter(sent.values()))  # all are of one kind and one round
-        contents = {node: pack_ask(self._with_models(sent[node], named)) for node in sorted(sent)}
+        if some.kind == "train":
+            self.trainers = {ask.client: node for node, ask in sent.items()}
+        salt = new_salt()  # the same for all, so that a model is stored and uploaded once
+        contents = {node: pack_ask(self._with_models(sent[node], named), salt) for node in sorted(sent)}
         arrived = self.fleet.ask(contents, MESSAGE_TYPE[some.kind], str(some.round_index), 4 * named.dim)
         for node, content in arrived:
             ask = sent[node]

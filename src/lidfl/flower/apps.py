@@ -13,7 +13,7 @@ from lidfl.errors import LidflError
 from lidfl.files import read_toml
 from lidfl.flower.client import ListClient, Task
 from lidfl.flower.server import ListServer, read_run_config
-from lidfl.flower.worker import judge
+from lidfl.flower.worker import judged_loss
 from lidfl.learning.parameters import Network
 from lidfl.runs.directory import RunDirectory
 from lidfl.runs.picking import Choice, accuracy, check_client, take
@@ -77,11 +77,11 @@ def pick_from(run: Path | str, app: OwnApp, *, client: int, out: Path | str | No
     check_client(experiment, client)
     network = Network(app.task.model())
     _, validation = app.task.data(client, experiment.num_clients)
-    losses = np.array([judge(app.task, network, row, validation) for row in final.parameters])
+    judged = [judged_loss(app.task, network, row, validation, experiment.judge) for row in final.parameters]
     known = not hasattr(app.task, "loss")
     hits = [accuracy(network, row, validation) if known else np.nan for row in final.parameters]
     default = directory.path / f"client-{client}.safetensors"
-    return take(network, final, losses, np.array(hits), experiment, Path(out) if out else default)
+    return take(network, final, np.array(judged), np.array(hits), experiment, Path(out) if out else default)
 
 
 def _read_manifest(folder: Path) -> Manifest:

@@ -27,6 +27,8 @@ from lidfl.flower.codec import (
     reply_with,
     time_limit,
 )
+from lidfl.flower.signing import verifier_of
+from lidfl.flower.store import keep_best
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
     Split: TypeAlias = tuple[Tensor, Tensor]
     """Images, or what else the model takes, and labels."""
 
-MODELS, LOSSES = "lidfl.models", "lidfl.losses"
-"""Records of the context's state."""
+MODELS, LOSSES, OBEYED = "lidfl.models", "lidfl.losses", "lidfl.obeyed"
+"""Records of the context's state: models, their losses, and which requests have been obeyed."""
 MISBEHAVIOUR = frozenset({"attack", "vote-attack"})
 """Keys of a node's config that a test sets."""
 GRACE = 5.0
@@ -48,8 +50,9 @@ GRACE = 5.0
 class Task(Protocol):
     """What the user brings; a module with these functions will do.
 
-    A third function is optional: `loss(module, images, labels) -> float`, by which a client judges a model on its
-    validation data. Without it the client goes by the mean cross-entropy.
+    Two more functions are optional. `loss(module, inputs, labels)` is what training makes small and by which a
+    client judges a model on its validation data; without it that is the mean cross-entropy. `optimizer(parameters,
+    learning_rate, momentum)` returns what takes the steps; without it that is SGD.
     """
 
     def model(self) -> "nn.Module":
@@ -77,6 +80,7 @@ def make_client_app(task: Any, *, testing: bool) -> ListClient:
     app = ListClient(task, testing=testing)
 
     def handle(message: Message, context: Context) -> Message:
+        obey(message, context)  # before anything else: what is not the server's must cost next to nothing
         with deadline(time_limit(message)):
             reply = answer(read_ask(message.content), context, task, testing=testing)
         return reply_with(pack_reply(reply), message)
@@ -85,6 +89,18 @@ def make_client_app(task: Any, *, testing: bool) -> ListClient:
     app.train()(handle)
     app.evaluate()(handle)
     return app
+
+
+def obey(message: Message, context: Context) -> None:
+    """Raise unless the server has signed a message, if the node's config has the server's key."""
+    verifier = verifier_of(context.node_config)
+    if verifier is None:
+        return
+    record = context.state.get(OBEYED)
+    if isinstance(record, ConfigRecord):
+        verifier.recall(record)
+    verifier.check(message.metadata, message.content.object_id, context.node_id)
+    context.state[OBEYED] = ConfigRecord(verifier.memory())
 
 
 def answer(ask: Ask, context: Context, task: Any, *, testing: bool) -> Reply:
@@ -103,6 +119,8 @@ def answer(ask: Ask, context: Context, task: Any, *, testing: bool) -> Reply:
         unknown = [name for name in dict.fromkeys(ask.models) if name not in losses]
         losses |= {name: worker.loss(vectors[name]) for name in unknown}
     cache.keep(ask, vectors, losses)
+    if ask.kind == "vote":
+        keep_best(worker.network, ask, vectors, losses, context.run_id)
     if ask.kind == "train":
         parent = min(range(len(ask.models)), key=lambda place: losses.get(ask.models[place], 0.0))
         return Reply("trained", parent=parent, update=worker.train(vectors[ask.models[parent]]))

@@ -3,9 +3,14 @@
 A model is named by the hash of its content and travels as bare bytes: there is nothing to parse, let alone to
 unpickle, and bytes of the wrong length are never decoded. The server accepts no reply beyond a size that it sets; a
 client checks that each model is the one that its hash names.
+
+Every record and every array carries some random bytes, its salt. Flower stores a message as objects named by their
+hashes, and refuses a message if one of its objects was announced before with other children: whoever could foretell
+an object's bytes could keep the message that needs it from being sent.
 """
 
 import hashlib
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias, TypeVar
@@ -23,6 +28,8 @@ ENVELOPE = "lidfl.envelope"
 """The record of a message's secret, which the reply echoes, and of the seconds that the client has."""
 RAW = "lidfl.float32"
 """Little-endian floats, nothing else."""
+SALT = 16
+"""Random bytes before the floats of an array."""
 MOST_NAMES = 10_000
 """So many positions of a ballot, or hashes of models, a message may list."""
 
@@ -42,6 +49,8 @@ class Work:
     batch_size: int = 0
     learning_rate: float = 0.0
     momentum: float = 0.0
+    judge: str = "loss"
+    """How it judges a model, unless its task has a loss of its own."""
 
 
 @dataclass(frozen=True)
@@ -86,44 +95,55 @@ def _bytes(vector: Vector) -> bytes:
     return np.ascontiguousarray(vector, dtype="<f4").tobytes()
 
 
-def to_array(vector: Vector) -> Array:
-    """A vector as Flower carries it."""
-    return Array("float32", (len(vector),), RAW, _bytes(vector))
+def new_salt() -> bytes:
+    """Bytes that nobody can foretell."""
+    return secrets.token_bytes(SALT)
+
+
+def to_array(vector: Vector, salt: bytes | None = None) -> Array:
+    """A vector as Flower carries it; with the same salt, equal vectors are stored and sent once."""
+    return Array("float32", (len(vector),), RAW, (salt or new_salt()) + _bytes(vector))
 
 
 def from_array(array: Array, most: int) -> Vector:
     """A vector of at most so many numbers, or `Unreadable`; takes no more memory than what has arrived."""
     if (array.dtype, array.stype) != ("float32", RAW):
         raise Unreadable("wrong type")
-    if len(array.data) > 4 * most:
+    length = len(array.data) - SALT
+    if length > 4 * most:
         raise Unreadable("too large")
-    if array.shape != (len(array.data) // 4,) or len(array.data) % 4:
+    if length < 0 or length % 4 or array.shape != (length // 4,):
         raise Unreadable("wrong shape")
-    return np.frombuffer(array.data, dtype="<f4").astype(np.float32)
+    return np.frombuffer(array.data, dtype="<f4", offset=SALT).astype(np.float32)
 
 
-def pack_ask(ask: Ask) -> RecordDict:
-    """A request as records."""
+def pack_ask(ask: Ask, salt: bytes | None = None) -> RecordDict:
+    """A request as records; the record of models is left out if it would be empty, since all know an empty one."""
     entries: dict[str, Any] = {
         "kind": ask.kind,
         "round_index": ask.round_index,
         "client": ask.client,
         "models": list(ask.models),
         "ranks": ask.ranks,
+        "salt": new_salt(),
     }
-    return RecordDict({FIELDS: ConfigRecord(entries | asdict(ask.work)), MODELS: pack_vectors(ask.vectors)})
+    records = RecordDict({FIELDS: ConfigRecord(entries | asdict(ask.work))})
+    if ask.vectors:
+        records[MODELS] = pack_vectors(ask.vectors, salt)
+    return records
 
 
-def pack_vectors(vectors: Mapping[str, Vector]) -> ArrayRecord:
+def pack_vectors(vectors: Mapping[str, Vector], salt: bytes | None = None) -> ArrayRecord:
     """Vectors by name as a record."""
-    return ArrayRecord({name: to_array(vector) for name, vector in vectors.items()})
+    return ArrayRecord({name: to_array(vector, salt) for name, vector in vectors.items()})
 
 
 def read_ask(content: RecordDict) -> Ask:
     """The request in a message, with the models that came with it checked against their hashes."""
     record = _record(content, FIELDS, ConfigRecord)
     vectors = {}
-    for name, array in _record(content, MODELS, ArrayRecord).items():
+    arrays = _record(content, MODELS, ArrayRecord) if MODELS in content else ArrayRecord()
+    for name, array in arrays.items():
         vectors[name] = from_array(array, most=len(array.data))
         if content_hash(vectors[name]) != name:
             raise Unreadable("a model is not what its hash says")
@@ -145,6 +165,7 @@ def _read_work(record: ConfigRecord) -> Work:
         batch_size=_typed(record, "batch_size", int),
         learning_rate=_typed(record, "learning_rate", float),
         momentum=_typed(record, "momentum", float),
+        judge=_typed(record, "judge", str),
     )
 
 
@@ -156,6 +177,7 @@ def pack_reply(reply: Reply) -> RecordDict:
         "partition": reply.partition,
         "ballot": list(reply.ballot),
         "missing": list(reply.missing),
+        "salt": new_salt(),
     }
     records = RecordDict({FIELDS: ConfigRecord(entries)})
     if reply.update is not None:

@@ -7,12 +7,15 @@ from typing import Protocol, TypeAlias
 
 from lidfl.data.shards import FederatedData
 from lidfl.flower.answers import Answers
+from lidfl.flower.complaints import Complaints
+from lidfl.flower.exchange import LATE
 from lidfl.protocol import Canonical, ModelList, Outcome, Replies, Request
 from lidfl.runs.directory import Summary
 from lidfl.runs.record import Findings
 from lidfl.runs.stopwatch import Stopwatch
+from lidfl.runs.telling import estimate_margin
 from lidfl.settings.experiment import Experiment
-from lidfl.types import Parameters
+from lidfl.types import Client, Parameters
 
 PAUSE = 5.0
 """Seconds until a round that too few answered is tried again."""
@@ -50,27 +53,26 @@ OpenAudit: TypeAlias = Callable[[Experiment], Audit]
 class Deployed:
     """The nodes of a fleet, ready to answer the rounds of a run."""
 
-    def __init__(self, answers: Answers, audit: Audit | None) -> None:
+    def __init__(self, answers: Answers, audit: Audit | None, complaints: Complaints) -> None:
         self.answers = answers
         self.audit = audit
+        self.complaints = complaints
 
     def open_round(self, _moment: int = 0) -> "DeployedRound":
         """Begin a round."""
-        return DeployedRound(self.answers, self.audit)
-
-    def wait(self) -> None:
-        """Give nodes time to come back."""
-        sleep(PAUSE)
+        return DeployedRound(self.answers, self.audit, self.complaints)
 
 
 class DeployedRound:
     """One round with the nodes of a fleet."""
 
-    def __init__(self, answers: Answers, audit: Audit | None) -> None:
+    def __init__(self, answers: Answers, audit: Audit | None, complaints: Complaints) -> None:
         self.answers = answers
         self.audit = audit
+        self.complaints = complaints
         self.stopwatch = Stopwatch()
         self._before = answers.fleet.tally()
+        self._late_before = {node: seen.refused[LATE] for node, seen in answers.fleet.conduct.items()}
 
     @property
     def seconds(self) -> Mapping[str, float]:
@@ -87,7 +89,37 @@ class DeployedRound:
 
         Losses are left out, the auditor's too: no node has told its own, and if it had, why believe it?
         """
+        self.complaints.hear(self._failures(outcome), succeeded=bool(outcome.record.born))
         found = self.audit.findings(outcome, test=test) if self.audit else Findings()
         tally = self.answers.fleet.tally().since(self._before)
         traffic = {"sent": tally.sent, "received": tally.received}
-        return replace(found, loss={}, traffic=traffic, refused=tally.refused)
+        votes, seats = outcome.record.votes, len(outcome.models)
+        return replace(
+            found,
+            loss={},
+            traffic=traffic,
+            refused=tally.refused,
+            late=self._late(),
+            margin_estimate=estimate_margin(votes, seats, self.answers.num_honest) if any(votes.values()) else None,
+        )
+
+    def wait(self, outcome: Outcome) -> None:
+        """Give nodes time to come back; those that are there and failed need none, but may have said why."""
+        failures = self._failures(outcome)
+        self.complaints.hear(failures, succeeded=False)
+        if not failures:
+            sleep(PAUSE)
+
+    def _late(self) -> tuple[Client, ...]:
+        """The clients that did not answer in time, in this round."""
+        conduct, before = self.answers.fleet.conduct, self._late_before
+        members = self.answers.members.node_of.items()
+        late = [c for c, node in members if node in conduct and conduct[node].refused[LATE] > before.get(node, 0)]
+        return tuple(sorted(late))
+
+    def _failures(self, outcome: Outcome) -> dict[Client, str]:
+        """Why each of those who were to train did not: in the node's words, or the protocol's."""
+        conduct = self.answers.fleet.conduct
+        told = ", ".join(reason for reason in outcome.record.rejected if reason != "missing")
+        said = {client: conduct[node].reason or told for client, node in self.answers.trainers.items()}
+        return {client: reason for client, reason in said.items() if reason and not reason.startswith(LATE)}

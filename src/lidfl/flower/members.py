@@ -7,19 +7,24 @@ number has one node.
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic, sleep
 
 from lidfl.files import write_atomically
 from lidfl.flower.codec import Ask, Unreadable, pack_ask, read_reply
-from lidfl.flower.fleet import Fleet, NodeId
+from lidfl.flower.exchange import NodeId
+from lidfl.flower.fleet import Fleet
 from lidfl.types import Client
 
 log = logging.getLogger(__name__)
 
+HELLO = 30.0
+"""Seconds for a hello: an import or two, on a machine that may be busy."""
 RETRY = 60.0
-"""Seconds before a node that did not name its partition is asked again: it must not hold up every round."""
+"""Seconds before a node that did not name its partition is asked again, and twice as many each time that follows:
+it must not hold up every round."""
 
 
 class Members:
@@ -32,6 +37,8 @@ class Members:
         saved: dict[str, NodeId] = json.loads(file.read_text()) if file.exists() else {}
         self.node_of: dict[Client, NodeId] = {int(client): node for client, node in saved.items()}
         self.asked: dict[NodeId, float] = {}
+        self.unheard: Counter[NodeId] = Counter()
+        """How often in a row a node has not named its partition."""
         self.heard: set[NodeId] = set()
 
     def wait(self, seconds: float) -> None:
@@ -66,15 +73,23 @@ class Members:
         return here
 
     def _may_be_asked(self, node: NodeId) -> bool:
-        return monotonic() - self.asked.get(node, -RETRY) >= RETRY
+        return (
+            node not in self.asked or monotonic() - self.asked[node] >= RETRY * 2 ** min(self.unheard[node], 10) / 2
+        )
+
+    def _hello_time(self) -> float:
+        """A hello is no work: who is deaf is not waited for as long as one that trains."""
+        return min(self.fleet.limits.deadline, HELLO)
 
     def _wishes(self, nodes: list[NodeId]) -> Mapping[NodeId, Client]:
         """The partition that each node names; a node that does not answer will be asked again."""
         hellos = {node: pack_ask(Ask("hello")) for node in nodes}
         self.asked |= dict.fromkeys(nodes, monotonic())
+        self.unheard.update(nodes)
         wishes = {}
-        for node, content in self.fleet.ask(hellos, "query", "hello", most_bytes=0):
+        for node, content in self.fleet.ask(hellos, "query", "hello", most_bytes=0, deadline=self._hello_time()):
             self.heard.add(node)
+            self.unheard.pop(node, None)
             try:
                 reply = read_reply(content, dim=0)
             except Unreadable:

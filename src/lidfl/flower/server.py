@@ -1,14 +1,18 @@
 """The server's app: plays an experiment's rounds with the nodes of a federation, and writes its run directory.
 
-The app's run config overrides the experiment's settings (`flwr run . -c "rounds=20"`), and has five more keys:
+The app's run config overrides the experiment's settings (`flwr run . -c "rounds=20"`), and has more keys:
 
 | key | meaning |
 |---|---|
 | `resume`, `overwrite` | as with `lidfl run`: with `resume=true` a run that was killed goes on |
 | `in-flight`, `deadline` | messages out at a time, and seconds for each (see `fleet.Limits`) |
+| `patience` | seconds that an honest node needs (see `lidfl.flower.patience`) |
 | `wait` | seconds to wait at the start until all clients have joined |
+| `log-format` | `json` for a line of JSON instead of text |
+| `live` | the port of the live page on this machine; 0 for none |
 """
 
+import json
 import logging
 import os
 import sys
@@ -16,6 +20,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from functools import partial
 from time import sleep
 from typing import Any
@@ -25,23 +30,34 @@ from flwr.serverapp import Grid, ServerApp
 
 from lidfl.errors import LidflError
 from lidfl.flower.answers import Answers
+from lidfl.flower.complaints import Complaints
 from lidfl.flower.deployed import Deployed, OpenAudit
 from lidfl.flower.fleet import Fleet, Limits
 from lidfl.flower.members import Members
+from lidfl.flower.nodes_view import view_nodes
 from lidfl.flower.presence import at_work
+from lidfl.flower.signing import Signer
 from lidfl.learning import models
 from lidfl.learning.client import flushing_denormals
 from lidfl.learning.parameters import Network
+from lidfl.live.serving import served
+from lidfl.live.watch import Nodes, Watch
 from lidfl.protocol import Canonical
 from lidfl.runs.directory import RunDirectory, Summary
-from lidfl.runs.loop import play
+from lidfl.runs.loop import Observer, Progress, play
 from lidfl.runs.server import Server, first_list
 from lidfl.runs.summary import summarise
+from lidfl.runs.telling import log_line
 from lidfl.seeds import seed_for
 from lidfl.settings.experiment import FORMERLY, Experiment
+from lidfl.settings.headline import headline
 from lidfl.settings.world import canonical_form
 from lidfl.types import Parameters
 
+log = logging.getLogger(__name__)
+
+STOPPED = "stopped: "
+"""How the line of server.log begins that says why a run was stopped."""
 GRACE = 2.0
 """Seconds that a server has to end by itself once its SuperLink is gone."""
 
@@ -54,7 +70,10 @@ class Control:
     overwrite: bool = False
     in_flight: int = Limits.in_flight
     deadline: float = Limits.deadline
+    patience: float = Limits.patience
     wait: float = 120.0
+    log_format: str = "text"
+    live: int = 0
 
 
 class ListServer(ServerApp):
@@ -111,24 +130,40 @@ def read_run_config(experiment: Experiment, config: Mapping[str, Any]) -> tuple[
 @flushing_denormals()
 def serve(experiment: Experiment, control: Control, grid: Grid, open_audit: OpenAudit | None) -> Summary:
     """Play all rounds that are left; the summary."""
+    check_what_nodes_can(experiment)
     directory = RunDirectory(experiment.out)
     claimed = directory.claimed(experiment, resume=control.resume, overwrite=control.overwrite)
-    with claimed, at_work(directory), logged(directory):
+    with claimed, at_work(directory), logged(directory, control.log_format):
         audit = open_audit(experiment) if open_audit else None
         if audit:
             directory.save_inputs(audit.data)
         initial = audit.initial() if audit else initial_model(experiment)
-        fleet = Fleet(grid, Limits(control.in_flight, control.deadline))
+        # Who takes all nodes to be honest would let the slowest set the pace.
+        share = min(experiment.assumed_honest / experiment.num_clients, 0.5)
+        limits = Limits(control.in_flight, control.deadline, patience=control.patience, share=share)
+        fleet = Fleet(grid, limits, Signer.from_environment())
         members = Members(fleet, experiment.num_clients, directory.path / "nodes.json")
         members.wait(control.wait)
+        complaints = Complaints(experiment.num_clients, experiment.assumed_honest)
+        federation = Deployed(Answers(experiment, fleet, members), audit, complaints)
         secret = experiment.seed if audit else directory.secret()  # a test's rounds are those of the simulation
-        federation = Deployed(Answers(experiment, fleet, members), audit)
         server = Server(experiment, audit.canonical() if audit else own_form(experiment, initial), secret)
-        state = play(experiment, server, federation, partial(first_list, experiment, initial), directory)
+        start = partial(first_list, experiment, initial)
+        with watched(experiment, control.live, partial(view_nodes, fleet, members)) as observe:
+            state = play(experiment, server, federation, start, directory, observe)
+        if not any(record.born for record in directory.records()):
+            complaints.end()
         found = audit.result(state.models) if audit else {}
         summary = found | summarise(experiment, state, directory)
         directory.finish(state, summary)
     return summary
+
+
+def check_what_nodes_can(experiment: Experiment) -> None:
+    """Refuse settings that only simulated clients know how to follow."""
+    for name in ("reach", "lookahead"):
+        if getattr(experiment, name):
+            raise LidflError(f"{name} is for simulations so far; leave it out (--{name} 0) with real nodes")
 
 
 def initial_model(experiment: Experiment) -> Parameters:
@@ -149,15 +184,56 @@ def _own_network(experiment: Experiment) -> Network:
 
 
 @contextmanager
-def logged(directory: RunDirectory) -> Iterator[None]:
-    """Write which nodes join, fail or are late to server.log."""
-    handler = logging.FileHandler(directory.path / "server.log")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+def watched(experiment: Experiment, port: int, nodes: Nodes) -> Iterator[Observer]:
+    """Tell every round, and serve the live page if it has a port."""
+    if not port:
+        yield tell
+        return
+    voters = experiment.voters or experiment.num_clients
+    watch = Watch(headline(experiment), experiment.rounds, voters, nodes)
+
+    def both(progress: Progress) -> None:
+        tell(progress)
+        watch.observe(progress)
+
+    with served(watch, port) as address:
+        log.info("the live page is at %s", address)
+        yield both
+
+
+def tell(progress: Progress) -> None:
+    """Say what happened in a round, in a line of the log."""
+    experiment = progress.experiment
+    line = log_line(progress.record, experiment.rounds, experiment.voters or experiment.num_clients)
+    log.info(line, extra={"record": progress.record.to_json()})
+
+
+@contextmanager
+def logged(directory: RunDirectory, form: str) -> Iterator[None]:
+    """Write to server.log, and to what `flwr log` shows: every round, and which nodes join, fail or are late."""
+    file = logging.FileHandler(directory.path / "server.log")
+    handlers: list[logging.Handler] = [file, logging.StreamHandler(sys.stdout)]
     logger = logging.getLogger("lidfl")
-    logger.addHandler(handler)
+    for handler in handlers:
+        handler.setFormatter(JsonLines() if form == "json" else logging.Formatter("%(asctime)s %(message)s"))
+        logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
         yield
+    except LidflError as error:
+        logger.error("%s%s", STOPPED, error)
+        raise
     finally:
-        logger.removeHandler(handler)
-        handler.close()
+        for handler in handlers:
+            logger.removeHandler(handler)
+        file.close()
+
+
+class JsonLines(logging.Formatter):
+    """A line of JSON for every message; that of a round has all that is known of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": when, "level": record.levelname.lower(), "message": record.getMessage()}
+        return json.dumps(line | ({"round": record.record} if hasattr(record, "record") else {}))

@@ -30,6 +30,9 @@ resume = false
 overwrite = false
 wait = 120.0
 deadline = 120.0
+patience = 10.0
+log-format = "text"
+live = 0
 """
 SERVER = '''"""The server: keeps a list of models and lets the nodes vote on it."""
 
@@ -71,7 +74,11 @@ def data(partition, partitions):
 
 
 # def loss(module, images, labels):
-#     """By what this node judges a model; without it, by the mean cross-entropy."""
+#     """What training makes small, and by what this node judges a model; without it, the mean cross-entropy."""
+#
+#
+# def optimizer(parameters, learning_rate, momentum):
+#     """What takes the steps; without it, SGD."""
 '''
 README = """# {name}
 
@@ -80,18 +87,24 @@ Try it with real nodes on this machine:
 pip install 'lidfl[flower]'
 lidfl federation up --app . --nodes 4 --rounds 5
 ```
-Deploy it:
+Deploy it. On the server, whose name nodes know as `HOST`:
 ```
-export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1
-flower-superlink --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key --enable-supernode-auth
-flwr supernode register node-0.key.pub my-superlink        # for every node
-flower-supernode --superlink HOST:8000 --root-certificates ca.crt --auth-supernode-private-key node-0.key \\\\
-    --node-config "partition-id=0 num-partitions=6"        # on every node
-flwr run . my-superlink
+lidfl server init federation --hosts HOST
 ```
-`my-superlink` is a connection of your `~/.flwr/config.toml`. After a crash,
-`flwr run . my-superlink -c "resume=true"` goes on. The run directory, `out` in
-`pyproject.toml`, is on the machine of the SuperLink.
+On every node, and then give `node/node.key.pub` to the server and fetch `ca.crt` and `signing.key.pub` from it:
+```
+lidfl node init node
+```
+On the server, with the nodes' keys in `federation/nodes/`, one file for each, ending in `.pub`:
+```
+nginx -c $PWD/federation/nginx.conf
+lidfl server up federation --app . --config "num-clients=6 resume=true"
+```
+On every node, each with another partition:
+```
+lidfl node up node --server HOST:9443 --partition 0 --partitions 6
+```
+After a crash the same commands go on. The run directory, `out` in `pyproject.toml`, is on the server.
 """
 
 

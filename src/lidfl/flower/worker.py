@@ -11,7 +11,16 @@ import torch
 from torch import Tensor
 
 from lidfl.flower.codec import Ask, Vector
-from lidfl.learning.client import LocalTraining, candidate_losses, draw_batches, flushing_denormals, local_update
+from lidfl.flower.own_training import own_update, trains_itself
+from lidfl.learning.client import (
+    LocalTraining,
+    Measure,
+    candidate_losses,
+    draw_batches,
+    flushing_denormals,
+    local_update,
+)
+from lidfl.learning.judges import judge
 from lidfl.learning.parameters import Network
 from lidfl.methods.elections import honest_ballots
 from lidfl.seeds import rng_for, seed_for
@@ -30,7 +39,8 @@ class Worker:
 
     def loss(self, vector: Vector) -> float:
         """The validation loss of a model."""
-        return judge(self.task, self.network, torch.from_numpy(vector), self.validation)
+        parameters = torch.from_numpy(vector)
+        return judged_loss(self.task, self.network, parameters, self.validation, self.ask.work.judge)
 
     def train(self, start: Vector) -> Vector:
         """The update to send."""
@@ -45,6 +55,9 @@ class Worker:
         batches = torch.from_numpy(draw_batches(len(images), training, rng))
         seed = seed_for(work.seed, "dropout", ask.round_index, ask.client)
         parameters = torch.from_numpy(start)
+        if trains_itself(self.task):
+            own = own_update(self.task, self.network, parameters, (images, labels), batches, training, seed)
+            return np.asarray(own.numpy(), dtype=np.float32)
         update: Vector = local_update(
             self.network, parameters, images, labels, batches, training, dropout_seed=seed
         ).numpy()
@@ -56,12 +69,20 @@ class Worker:
 
 
 @flushing_denormals()
-def judge(task: Any, network: Network, parameters: Parameters, validation: tuple[Tensor, Tensor]) -> float:
-    """The validation loss of a model by the task's own measure, or the mean cross-entropy; +inf if not finite."""
+def judged_loss(
+    task: Any, network: Network, parameters: Parameters, validation: tuple[Tensor, Tensor], spec: str
+) -> float:
+    """The validation loss of a model by the task's own measure, or by the judge named; +inf if not finite."""
     if not hasattr(task, "loss"):
-        return float(candidate_losses(network, parameters[None], *validation)[0])
+        return float(candidate_losses(network, parameters[None], *validation, measure_named(spec))[0])
     module = task.model()
     module.load_state_dict(network.state_dict(parameters))
     with torch.no_grad():
         value = float(task.loss(module.eval(), *validation))
     return value if np.isfinite(value) else float("inf")
+
+
+def measure_named(spec: str) -> Measure:
+    """What a judge finds of each image; a network of one's own has a column a class."""
+    rule = judge.resolve(spec)
+    return lambda outputs, labels: rule(outputs, labels, num_classes=outputs.shape[1])

@@ -37,16 +37,16 @@ class OpenRound(Protocol):
         """What can be told of the round, and, to test, how good the list now is."""
         ...
 
+    def wait(self, outcome: Outcome) -> None:
+        """Let time pass after a round that too few answered, before it is played again."""
+        ...
+
 
 class Federation(Protocol):
     """Who answers the requests of a run."""
 
     def open_round(self, moment: int) -> OpenRound:
         """Begin a round; moments count rounds and those that too few answered."""
-        ...
-
-    def wait(self) -> None:
-        """Let time pass after a round that too few answered."""
         ...
 
 
@@ -105,7 +105,7 @@ def play_round(
             break
         skipped += 1
         say_skipped(state, skipped, outcome)
-        federation.wait()
+        opened.wait(outcome)
     protocol = perf_counter() - began - sum(opened.seconds.values())
     done = state.rounds_done + 1
     test = done % experiment.eval_every == 0 or done == experiment.rounds

@@ -40,6 +40,10 @@ class Findings:
     """Bytes sent and received, where there is a network."""
     refused: Mapping[str, int] = field(default_factory=dict)
     """Messages that brought no reply, by reason."""
+    late: tuple[int, ...] = ()
+    """Clients that were asked and did not answer in time."""
+    margin_estimate: int | None = None
+    """The margin as far as a server can tell, which does not know who is honest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +106,9 @@ class RoundRecord(Findings):
         if self.tested:
             line |= {"accuracy": _with_text_keys(self.accuracy), "deployed_accuracy": self.deployed_accuracy}
         if self.traffic is not None:
-            line |= {"bytes": dict(self.traffic), "refused": dict(self.refused)}
+            line |= {"bytes": dict(self.traffic), "refused": dict(self.refused), "late": list(self.late)}
+        if self.margin_estimate is not None:
+            line |= {"margin_estimate": self.margin_estimate}
         return line | {"seconds": self.seconds, "phases": dict(self.phases)}
 
     def _birth_to_json(self, birth: Birth) -> Json:
@@ -128,6 +134,8 @@ class RoundRecord(Findings):
             deployed_accuracy=line.get("deployed_accuracy"),
             traffic=line.get("bytes"),
             refused=line.get("refused", {}),
+            late=tuple(line.get("late", ())),
+            margin_estimate=line.get("margin_estimate"),
             seconds=line["seconds"],
             phases=line.get("phases", {}),
         )

@@ -119,9 +119,6 @@ class Simulator:
         """Begin a round."""
         return SimulatedRound(self, self.presence.absent(moment))
 
-    def wait(self) -> None:
-        """Moments pass by themselves."""
-
     def answer(self, request: Request) -> Replies:
         """Every client's reply to a request, whatever round it belongs to."""
         return SimulatedRound(self, frozenset()).answer(request)
@@ -168,6 +165,9 @@ class SimulatedRound:
             if isinstance(reply, Trained) and len(offers[client]) > 1:
                 self.lengths[client] = float(torch.linalg.vector_norm(reply.update))
         return replies
+
+    def wait(self, outcome: Outcome) -> None:
+        """In a simulation moments pass by themselves."""
 
     def findings(self, outcome: Outcome, *, test: bool) -> Findings:
         """What a simulation knows of the round: all there is to know."""

@@ -56,7 +56,8 @@ def test_the_app_that_init_flower_writes_runs_as_it_is(tmp_path: Path) -> None:
     write_app(tmp_path / "my-app")
     text = up(tmp_path / "run", "--app", "my-app", "--nodes", 3, "--rounds", 2)
     assert "my-app: 3 nodes, 0 of them told to attack, list of 3" in text
-    assert "round 2: client" in text
+    assert "round 2/2, votes" in text
+    assert "(3 of 3)" in text
     lines = lines_without_times(tmp_path / "run")
     assert [line["rejected"] for line in lines] == [{}, {}]
     assert not any("accuracy" in line for line in lines), "nobody could know"

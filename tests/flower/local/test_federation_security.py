@@ -5,11 +5,10 @@ import shutil
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from http.client import HTTPSConnection
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
 
 import pytest
 
@@ -18,17 +17,17 @@ pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 import httpx
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
-from flwr.clientapp import ClientApp
 
-from lidfl import Experiment, LidflError, RunDirectory
+from lidfl import LidflError, RunDirectory, run
 from lidfl.flower import client_app
-from lidfl.flower.codec import ENVELOPE, Reply, pack_reply, read_ask, reply_with, to_array
-from lidfl.flower.local.credentials import make_node_key
+from lidfl.flower.codec import ENVELOPE, Reply, pack_reply, reply_with, to_array
+from lidfl.flower.credentials import make_node_key
+from lidfl.flower.hosting import free_port, listens
 from lidfl.flower.local.federation import LocalFederation
-from lidfl.flower.local.processes import free_port, listens, marked
+from lidfl.flower.local.processes import marked
 from lidfl.flower.local.shares import FiledTask
-from tests.command import lines_without_times
-from tests.flower.fake_node import FakeNode, fake_node
+from lidfl.flower.serving import write_proxy
+from tests.flower.local.scenes import PlainFederation, answer_until_vote, finish, nodes, play, serving, three_keys
 
 pytestmark = [
     pytest.mark.federation,
@@ -38,51 +37,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFederation]:
-    """A SuperLink that has registered three keys, and no nodes yet."""
-    out = tmp_path_factory.mktemp("security") / "run"
-    settings = dict(num_clients=3, byzantine_fraction=0, list_size=2, rounds=2, eval_every=1)
-    experiment = Experiment.of(settings | dict(engine="loop", checkpoint_every=1, out=str(out)))
-    with LocalFederation(experiment) as local:
-        local.claim()
-        local.prepare()
-        local.start_link()
-        for client in range(3):
-            local.register(local.home / f"node-{client}.key.pub")
+    """Flower's own SuperLink, with three keys."""
+    with three_keys(PlainFederation, tmp_path_factory.mktemp("security") / "run") as local:
         yield local
-    assert not list(marked(local.processes.mark))
-
-
-@contextmanager
-def nodes(federation: LocalFederation, app: ClientApp) -> Iterator[tuple[FakeNode, FakeNode]]:
-    """Node 0 is answered by the app; nodes 1 and 2 are returned."""
-    with ExitStack() as stack:
-        honest = [stack.enter_context(fake_node(federation, client)) for client in range(2)]
-        by_hand = stack.enter_context(fake_node(federation, 2))
-        stack.enter_context(serving(honest[0], app))
-        yield honest[1], by_hand
-
-
-def play(federation: LocalFederation, name: str, deadline: float = 20.0) -> Path:
-    """Start a run in a directory of its own."""
-    out = federation.logs.parent.parent / name
-    federation.directory = RunDirectory(out)
-    federation.submit(out=str(out), deadline=deadline, wait=60.0)
-    return out
-
-
-def finish(out: Path, seconds: float = 120) -> list[dict[str, Any]]:
-    until = monotonic() + seconds
-    while not RunDirectory(out).is_finished:
-        assert monotonic() < until, "the run does not end"
-        sleep(0.2)
-    return lines_without_times(out)
-
-
-def answer_until_vote(node: FakeNode, app: ClientApp) -> Message:
-    """Answer as an honest node would until the first vote, which is returned unanswered."""
-    while read_ask((message := node.next_message()).content).kind != "vote":
-        node.send(app(message, node.context))
-    return message
 
 
 def test_nobody_can_vote_for_another_vote_twice_or_replay_a_ballot(federation: LocalFederation) -> None:
@@ -173,24 +130,16 @@ def server_memory(federation: LocalFederation) -> int:
     return 0
 
 
-@contextmanager
-def serving(node: FakeNode, app: ClientApp) -> Iterator[None]:
-    """Let an app answer for a node meanwhile."""
-    stop = threading.Event()
-    thread = threading.Thread(target=node.serve, args=(app, stop), daemon=True)
-    thread.start()
-    yield
-    stop.set()
-    thread.join()
-
-
 def test_a_node_that_is_not_registered_is_refused(federation: LocalFederation) -> None:
     make_node_key(federation.home, "stranger.key")
     federation.start_node(0, key=federation.home / "stranger.key")
-    code = federation.processes["node-0"].wait(timeout=60)
-    log = (federation.logs / "node-0.log").read_text()
-    assert code != 0
-    assert "Failed to initialize the connection" in log
+    until = monotonic() + 60
+    while "not let in" not in (log := (federation.logs / "node-0.log").read_text()):
+        assert monotonic() < until, log
+        sleep(0.2)
+    assert "SuperNode ID" not in log
+    federation.processes["node-0"].terminate()
+    federation.processes["node-0"].wait(timeout=30)
 
 
 def test_without_tls_there_is_no_answer(federation: LocalFederation) -> None:
@@ -209,12 +158,10 @@ def proxy(federation: LocalFederation) -> Iterator[int]:
         pytest.skip("no nginx: apt-get install nginx-light")
     port, folder = free_port(), federation.home / "nginx"
     folder.mkdir()
-    settings = (Path(__file__).parents[3] / "docs" / "nginx.conf").read_text()
-    for name, value in (("LISTEN", port), ("SUPERLINK", federation.port), ("FOLDER", federation.home)):
-        words = f"127.0.0.1:{value}" if isinstance(value, int) else str(value)
-        settings = settings.replace(f" {name}", f" {words}").replace(f"//{name}", f"//{words}")
-    (folder / "nginx.conf").write_text(f"pid {folder}/nginx.pid;\ndaemon off;\n{settings}")
-    federation.processes.start("nginx", nginx, "-p", folder, "-c", folder / "nginx.conf", "-e", folder / "errors")
+    write_proxy(federation.home, f"127.0.0.1:{port}", federation.port)
+    more = f"pid {folder}/nginx.pid; daemon off;"
+    file = federation.home / "nginx.conf"
+    federation.processes.start("nginx", nginx, "-p", folder, "-c", file, "-e", folder / "errors", "-g", more)
     until = monotonic() + 20
     while not listens(port):
         assert monotonic() < until, (federation.logs / "nginx.log").read_text()
@@ -223,11 +170,22 @@ def proxy(federation: LocalFederation) -> Iterator[int]:
     federation.processes["nginx"].terminate()
 
 
-def test_through_the_proxy_a_registered_node_takes_part(federation: LocalFederation, proxy: int) -> None:
-    with fake_node(federation, 0, port=proxy) as node:
-        assert node.node_id
-        receive = node.calls[0]
-        assert receive() is None, "nothing to do, but it was allowed to ask"
+def test_whole_rounds_run_through_the_proxy(federation: LocalFederation, proxy: int) -> None:
+    """Three real nodes that know no other address than the proxy's train and vote, as in the simulator."""
+    for client in range(3):
+        federation.start_node(client, port=proxy)
+    try:
+        lines = finish(out := play(federation, "proxied", rounds=3), seconds=180)
+    finally:
+        for client in range(3):
+            federation.processes[f"node-{client}"].terminate()
+            federation.processes[f"node-{client}"].wait(timeout=30)
+    assert [line["rejected"] for line in lines] == [{}, {}, {}]
+    assert [sum(line["votes"].values()) for line in lines] == [3, 3, 3]
+    alone = RunDirectory(out).experiment().with_settings(out=str(out.with_name("proxied-alone")))
+    run(alone)
+    ours, theirs = (RunDirectory(path).final_state().models.parameters for path in (out, alone.out))
+    assert (ours == theirs).all()
 
 
 def test_through_the_proxy_nobody_registers_a_key_or_starts_code(federation: LocalFederation, proxy: int) -> None:

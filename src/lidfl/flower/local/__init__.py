@@ -5,10 +5,8 @@
 | `playing` | plays an experiment, or an app of the user's own, from the start to the summary; who attacks |
 | `federation` | starts the SuperLink and the SuperNodes, and submits a run |
 | `processes` | processes that are found and ended however this one ends |
-| `credentials` | keys and certificates, made on the spot |
 | `app`, `shares` | an experiment as a Flower app, and each node's share of its data |
 | `audit` | somebody who holds all data tells how good the list is |
-| `nursery` | client apps that start in a tenth of a second |
 
 Here, and only here in `lidfl.flower`, it is known who is Byzantine: who starts the liars knows them.
 """

@@ -39,6 +39,9 @@ rounds = {rounds}
 resume = false
 in-flight = 8
 deadline = 120.0
+patience = 10.0
+log-format = "text"
+live = 0
 wait = 120.0
 """
 

@@ -6,11 +6,13 @@ from typing import Any
 
 from lidfl.errors import LidflError
 from lidfl.flower.apps import OwnApp
+from lidfl.flower.hosting import START_UP
 from lidfl.flower.local.federation import Liars, LocalFederation
-from lidfl.flower.local.processes import START_UP, interrupted_once
+from lidfl.flower.local.processes import interrupted_once
 from lidfl.flower.misbehaving import check_attacks
 from lidfl.flower.presence import is_at_work
-from lidfl.runs.directory import Summary
+from lidfl.flower.server import STOPPED
+from lidfl.runs.directory import RunDirectory, Summary
 from lidfl.runs.loop import Observer, Progress
 from lidfl.settings.experiment import Experiment
 from lidfl.settings.world import draw_byzantine
@@ -33,12 +35,13 @@ def play_locally(
     resume: bool = False,
     overwrite: bool = False,
     insecure: bool = False,
+    live: int = 0,
     observe: Observer | None = None,
 ) -> Summary:
     """Run an experiment with real servers and clients on this machine."""
     experiment = experiment.with_settings(checkpoint_every=1, engine="loop")
     federation = LocalFederation(experiment, insecure=insecure, liars=liars_of(experiment))
-    return _play(federation, {}, resume=resume, overwrite=overwrite, observe=observe)
+    return _play(federation, {"live": live} if live else {}, resume=resume, overwrite=overwrite, observe=observe)
 
 
 def play_app(
@@ -80,7 +83,7 @@ def watch(federation: LocalFederation, observe: Observer | None) -> Summary:
     while not directory.is_finished:
         at_work = is_at_work(directory)
         if running and not at_work and not directory.is_finished:
-            raise LidflError(f"the server app ended before its time; see {log}")
+            raise LidflError(why_stopped(directory) or f"the server app ended before its time; see {log}")
         if not running and not at_work and monotonic() > until:
             raise LidflError(f"the server app does not start; see {log}")
         running = running or at_work
@@ -89,6 +92,13 @@ def watch(federation: LocalFederation, observe: Observer | None) -> Summary:
         sleep(LOOK)
     _show(federation, shown, observe)
     return directory.summary()
+
+
+def why_stopped(directory: RunDirectory) -> str:
+    """What the server has said when it stopped a run; empty if it has not."""
+    file = directory.path / "server.log"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return lines[-1].partition(STOPPED)[2] if lines else ""
 
 
 def _show(federation: LocalFederation, shown: int, observe: Observer | None) -> int:

@@ -4,11 +4,9 @@ Every process that is started, and every one that those start, carries a mark in
 found and ended; should this process be killed, the kernel ends its children, and theirs end by themselves.
 """
 
-import ctypes
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
@@ -17,10 +15,9 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from lidfl.errors import LidflError
+from lidfl.flower.hosting import START_UP, die_with_parent
 
 MARK = "LIDFL_FEDERATION"
-START_UP = 180.0
-"""Seconds for a server, a run or a command to come up: several Python processes on a busy machine."""
 
 
 class Processes:
@@ -45,7 +42,7 @@ class Processes:
                 stderr=log,
                 env=self.environment,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
 
     def finish(self, *command: object) -> str:
@@ -83,10 +80,6 @@ class Processes:
             process.wait()
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG; Linux only, like the rest of this module
-
-
 def marked(mark: str) -> Iterator[int]:
     """The processes that carry a mark."""
     sign = f"{MARK}={mark}".encode()
@@ -116,17 +109,3 @@ def interrupted_once() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def free_port() -> int:
-    """A port of loopback that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def listens(port: int) -> bool:
-    """Whether something on loopback takes connections at a port."""
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0

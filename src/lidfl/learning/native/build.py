@@ -78,6 +78,7 @@ def _compiler() -> list[str]:
 
 
 def _source_texts() -> list[bytes]:
+    """Every file that the compiler reads, with its name."""
     files = sorted([*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")])
     return [file.name.encode() + file.read_bytes() for file in files]
 

@@ -34,7 +34,7 @@ def native(network: Network, training: LocalTraining, images: Tensor, labels: Te
     images, labels = images.contiguous(), labels.contiguous()
 
     def train(jobs: Jobs) -> Updates:
-        starts, rows = jobs.starts.detach().contiguous(), jobs.rows.contiguous()
+        starts, rows = jobs.starts.detach().contiguous(), jobs.rows.long().contiguous()
         if rows.numel() == 0 or starts.dtype != torch.float32:
             return _by_torch(jobs, range(len(starts)), torch.zeros_like(starts))
         if rows.min() < 0 or rows.max() >= len(images):
@@ -102,6 +102,7 @@ def _plan_for(network: Network, images: Tensor, labels: Tensor) -> Plan:
 
 
 def _is_float(tensor: Tensor) -> bool:
+    """Whether the engine can read a tensor."""
     return tensor.dtype == torch.float32 and tensor.device.type == "cpu"
 
 

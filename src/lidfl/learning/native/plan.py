@@ -90,6 +90,7 @@ def _add(draft: _Draft, layer: nn.Module) -> None:
 
 
 def _add_convolution(draft: _Draft, layer: nn.Conv2d) -> None:
+    """A convolution before Flatten, with everything about it as usual."""
     kernel, padding = layer.kernel_size[0], layer.padding
     _require(draft.features == 0 and layer.in_channels == draft.channels and layer.out_channels <= MOST_OUTPUTS)
     _require(layer.kernel_size == (kernel, kernel) and layer.stride == (1, 1) and layer.dilation == (1, 1))
@@ -125,5 +126,6 @@ def _add_relu(draft: _Draft) -> None:
 
 
 def _require(condition: bool) -> None:
+    """Give up unless it holds."""
     if not condition:
         raise _Unsupported

@@ -12,6 +12,9 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +35,22 @@ except OSError:
 
 def write_command(folder: Path, address: Path) -> None:
     """Put the command into a folder that comes first in PATH."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     original = shutil.which(COMMAND, path=str(Path(sys.executable).parent)) or COMMAND
     script = folder / COMMAND
     script.write_text(SCRIPT.format(python=sys.executable, address=str(address), original=original))
     script.chmod(0o700)
 
 
-def tend(address: str) -> None:
+PRELOADED = ("flwr.supernode.cli", "sklearn.datasets", "lidfl.flower.client", "lidfl.flower.worker")
+"""What every client app imports; the app of `lidfl init-flower` has its digits from scikit-learn."""
+
+
+def tend(address: str, more: Sequence[str] = ()) -> None:
     """Fork a client app for everyone who asks, until this process is ended."""
-    import flwr.supernode.cli  # noqa: F401
-    import sklearn.datasets  # noqa: F401  where the app of `lidfl init-flower` has its digits from
-
-    import lidfl.flower.client
-    import lidfl.flower.local.shares
-    import lidfl.flower.misbehaving  # noqa: F401
-
+    for module in (*PRELOADED, *more):
+        with suppress(ImportError):  # it would be told by the client app that needs it
+            import_module(module)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -95,4 +98,4 @@ def _live(birth: dict[str, Any], files: list[int], caller: socket.socket) -> Non
 
 
 if __name__ == "__main__":
-    tend(sys.argv[1])
+    tend(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,119 @@
+"""The deployment that docs/flower.md describes, typed as it stands, on three hosts: network namespaces."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
+
+from lidfl import RunDirectory
+from tests.command import lines_without_times
+
+pytestmark = [pytest.mark.federation, pytest.mark.filterwarnings("ignore")]
+
+DOCS = Path(__file__).parents[3] / "docs" / "flower.md"
+HOSTS = {"server": "10.77.0.1", "node-0": "10.77.0.2", "node-1": "10.77.0.3"}
+BRIDGE = "lidfl-br"
+
+
+def blocks() -> list[tuple[list[str], str]]:
+    """The blocks of the section on deployment: on which hosts, and what to type there."""
+    section = DOCS.read_text().partition("## Deploy it")[2].partition("\n## ")[0]
+    found = re.findall(r"On ([^\n]*?):\n```\n(.*?)```", section, re.S)
+    return [(re.findall(r"server|node-\d", hosts), commands) for hosts, commands in found]
+
+
+def ip(*words: str) -> bool:
+    return subprocess.run(["ip", *words], capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[dict[str, Path]]:
+    """Three namespaces on a bridge, each with a folder of its own."""
+    if not shutil.which("ip") or not shutil.which("nginx", path="/usr/sbin:/usr/bin") or os.geteuid():
+        pytest.skip("needs root, ip and nginx")
+    if not ip("link", "add", BRIDGE, "type", "bridge"):
+        pytest.skip("network namespaces are not allowed here")
+    ip("link", "set", BRIDGE, "up")
+    for number, (name, address) in enumerate(HOSTS.items()):
+        ip("netns", "add", f"lidfl-{name}")
+        ip("link", "add", f"lidfl-{number}", "type", "veth", "peer", "name", "eth0", "netns", f"lidfl-{name}")
+        ip("link", "set", f"lidfl-{number}", "master", BRIDGE, "up")
+        for words in (("addr", "add", f"{address}/24", "dev", "eth0"), ("link", "set", "eth0", "up")):
+            ip("-n", f"lidfl-{name}", *words)
+        ip("-n", f"lidfl-{name}", "link", "set", "lo", "up")
+        (tmp_path / name).mkdir()
+    yield {name: tmp_path / name for name in HOSTS}
+    for name in HOSTS:
+        inside = subprocess.run(
+            ["ip", "netns", "pids", f"lidfl-{name}"], capture_output=True, text=True, check=False
+        )
+        for pid in inside.stdout.split():
+            os.kill(int(pid), signal.SIGKILL)
+        ip("netns", "del", f"lidfl-{name}")
+    ip("link", "del", BRIDGE)
+
+
+def type_in(host: str, folder: Path, commands: str) -> subprocess.Popen[bytes]:
+    """Type commands at a host; what they print goes to a file."""
+    here = str(Path(sys.executable).parent)
+    environment = {**os.environ, "PATH": f"{here}:/usr/sbin:/usr/bin:/bin:/sbin", "HOME": str(folder)}
+    words = ["ip", "netns", "exec", f"lidfl-{host}", "bash", "-ec", commands]
+    with (folder / "printed.txt").open("ab") as file:
+        return subprocess.Popen(words, cwd=folder, env=environment, stdout=file, stderr=file)
+
+
+def printed(hosts: dict[str, Path]) -> dict[str, str]:
+    return {name: (folder / "printed.txt").read_text()[-3000:] for name, folder in hosts.items()}
+
+
+def exchange_files(hosts: dict[str, Path]) -> None:
+    """What the docs tell to bring from one host to another."""
+    for name in ("node-0", "node-1"):
+        shutil.copy(hosts[name] / "node" / "node.key.pub", hosts["server"] / "federation" / "nodes" / f"{name}.pub")
+        for file in ("ca.crt", "signing.key.pub"):
+            shutil.copy(hosts["server"] / "federation" / file, hosts[name] / "node")
+
+
+def test_the_deployment_of_the_docs_runs_on_three_hosts_as_it_is_typed(hosts: dict[str, Path]) -> None:
+    *first, server, one, other = blocks()
+    assert [where for where, _ in first] == [["server"], ["node-0", "node-1"]]
+    for where, commands in first:
+        for host in where:
+            assert type_in(host, hosts[host], commands).wait(timeout=120) == 0, (
+                hosts[host] / "printed.txt"
+            ).read_text()
+    exchange_files(hosts)
+    for where, commands in (server, one, other):
+        type_in(where[0], hosts[where[0]], commands)
+    directory = RunDirectory(hosts["server"] / "runs" / "app")
+    until = monotonic() + 300
+    while not directory.is_finished:
+        assert monotonic() < until, {
+            name: (folder / "printed.txt").read_text()[-3000:] for name, folder in hosts.items()
+        }
+        sleep(1)
+    lines = lines_without_times(directory.path)
+    assert [line["rejected"] for line in lines] == [{}] * 4
+    assert [sum(line["votes"].values()) for line in lines] == [2] * 4
+    print([round(record.seconds, 1) for record in directory.records()])  # noqa: T201
+    closed = "! timeout 3 bash -c 'echo > /dev/tcp/10.77.0.1/8000'"
+    assert type_in("node-0", hosts["node-0"], closed).wait(timeout=20) == 0, "the SuperLink is not on the network"
+    removes_a_node(hosts)
+
+
+def removes_a_node(hosts: dict[str, Path]) -> None:
+    """Take a key out of the roll, as the docs say; the node is shut out soon after."""
+    (hosts["server"] / "federation" / "nodes" / "node-1.pub").unlink()
+    until = monotonic() + 60
+    while "1 gone" not in (hosts["server"] / "printed.txt").read_text():
+        assert monotonic() < until, "the roll is not looked at"
+        sleep(0.5)

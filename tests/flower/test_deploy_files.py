@@ -1,0 +1,73 @@
+"""The files of deploy/: they parse, and what they tell lidfl to do, lidfl understands."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
+
+import yaml  # type: ignore[import-untyped]
+
+from lidfl.cli.main import parse
+from lidfl.cli.node import Node
+from lidfl.cli.server import Server
+from lidfl.flower.template import README
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+def understood(words: list[str]) -> Node | Server:
+    command = parse(words)
+    assert isinstance(command, Node | Server)
+    return command
+
+
+def test_the_commands_of_compose_are_understood_and_the_proxy_shares_the_servers_loopback() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    server = understood(shlex.split(services["server"]["command"]))
+    assert isinstance(server, Server)
+    assert server.public == "0.0.0.0:9443"
+    nodes = [understood(shlex.split(services[f"node-{number}"]["command"])) for number in range(3)]
+    assert [node.partition for node in nodes if isinstance(node, Node)] == [0, 1, 2]
+    assert services["proxy"]["network_mode"] == "service:server"
+    assert not any("ports" in service for service in services.values())
+
+
+def test_the_commands_of_the_manifest_are_understood_and_only_the_proxys_port_is_open() -> None:
+    parts = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+    by_name = {(part["kind"], part["metadata"]["name"]): part for part in parts}
+    server, proxy = by_name["StatefulSet", "federation-server"]["spec"]["template"]["spec"]["containers"]
+    assert understood(server["args"]).action == "up"
+    assert proxy["ports"] == [{"containerPort": 9443}]
+    assert by_name["NetworkPolicy", "federation-server"]["spec"]["ingress"] == [{"ports": [{"port": 9443}]}]
+    (node,) = by_name["StatefulSet", "node"]["spec"]["template"]["spec"]["containers"]
+    script = re.sub(r"\$\(.*?\)", "0", node["command"][-1])
+    assert understood(shlex.split(script.partition("exec lidfl ")[2])).action == "up"
+
+
+@pytest.mark.parametrize("name", ["lidfl-server", "lidfl-proxy", "lidfl-node"])
+def test_units_are_units_and_their_commands_are_understood(name: str, tmp_path: Path) -> None:
+    text = (DEPLOY / "systemd" / f"{name}.service").read_text()
+    (command,) = re.findall(r"ExecStart=(.*)", text)
+    if "lidfl/bin/lidfl" in command:
+        words = shlex.split(command.replace("${PARTITION}", "0").replace("${PARTITIONS}", "3"))[1:]
+        assert understood(words).action == "up"
+    if shutil.which("systemd-analyze"):
+        unit = tmp_path / f"{name}.service"
+        unit.write_text(re.sub(r"ExecStart=\S+", "ExecStart=/bin/true", text).replace("User=lidfl", "User=root"))
+        done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+        told = [line for line in done.stderr.splitlines() if name in line and "lidfl-server.service" not in line]
+        assert not told
+
+
+def test_what_the_readme_of_an_app_tells_to_type_is_understood_by_a_shell_and_by_lidfl() -> None:
+    text = README.replace("{name}", "app").replace("{package}", "app")
+    blocks = re.findall(r"```\n(.*?)```", text, re.S)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert subprocess.run(["bash", "-n"], input="\n".join(lines), text=True, check=False).returncode == 0
+    ours = [shlex.split(line)[1:] for line in lines if line.startswith("lidfl ")]
+    assert [type(parse(words)).__name__ for words in ours][1:] == ["Server", "Node", "Server", "Node"]
