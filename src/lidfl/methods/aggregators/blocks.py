@@ -72,8 +72,10 @@ def distances_to(updates: Updates, point: Parameters) -> NDArray[np.float64]:
     total = np.zeros(len(updates))
     parts = zip(torch.split(updates, WIDE, dim=1), torch.split(point, WIDE), strict=True)
     for part, there in parts:
-        apart = part.double() - there  # not in place: of doubles this is no copy
-        total += apart.square_().sum(1).cpu().numpy()
+        apart = torch.linalg.vector_norm(part - there, dim=1)
+        if not 1e-15 < float(apart.max()) < torch.inf:  # where squares of float32 are lost, in double precision
+            apart = torch.linalg.vector_norm(part.double() - there, dim=1)
+        total += apart.double().square().cpu().numpy()
     return total
 
 
