@@ -84,6 +84,23 @@ def femnist() -> str:
     return "\n".join(by_attack(such(found, model=model), RANKED, f"{model.upper()}, ") for model in ("lr", "mlp"))
 
 
+def cnn() -> str:
+    """The paper's CNN, after few rounds."""
+    found = runs("adversary-cnn")
+    columns: dict[str, Wanted] = {"lidfl-ranked, worst votes": RANKED["lidfl-ranked, worst votes"]}
+    lists = [run for run in found if run.experiment.method != "lidfl"]
+    papers = such(found, method="lidfl")
+    kinds: dict[str, Wanted] = {
+        "none": dict(balance=False),
+        "balance": dict(balance=True, lookahead=0),
+        "balance and lookahead 3": dict(balance=True, lookahead=3),
+    }
+    attacks = attacks_of(papers)
+    lines = [[name, *(text(such(papers, attack=a, **wanted)) for a in attacks)] for name, wanted in kinds.items()]
+    table = markdown(["lidfl, 60 %, defence", *(f"`{attack}`" for attack in attacks)], lines)
+    return by_attack(lists, columns, "CNN, ") + "\n" + table + seeds(papers)
+
+
 def defences() -> str:
     """Each defence alone."""
     found = runs("adversary-defences")
@@ -171,6 +188,7 @@ def treatments() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "digits": digits,
     "femnist": femnist,
+    "cnn": cnn,
     "defences": defences,
     "absence": absence,
     "assumed": assumed,
