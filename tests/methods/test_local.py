@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from lidfl import RunDirectory, run
+from lidfl import RunDirectory, pick, run
 from lidfl.learning.client import candidate_losses, draw_batches, local_update
 from lidfl.seeds import rng_for, seed_for
 from lidfl.simulation.simulator import Simulator
@@ -38,6 +38,13 @@ def test_each_client_ends_with_the_best_model_of_its_own_training(tmp_path: Path
             said = simulator.network.apply(simulator.network.unflatten(best), test_images, training=False)
             accuracies.append(float((said.argmax(1) == test_labels).double().mean()))
     assert abs(summary["deployed_accuracy"] - sum(accuracies) / len(accuracies)) < 1e-6
+
+
+def test_a_client_picks_the_model_that_it_trained(tmp_path: Path) -> None:
+    experiment = tiny(method="local", attack="none", rounds=2, out=str(tmp_path / "run"))
+    run(experiment)
+    choice = pick(experiment.out, client=3)
+    assert choice.ids == (RunDirectory(experiment.out).final_state().models.ids[3],)
 
 
 def test_nobody_has_a_say_in_what_others_train(tmp_path: Path) -> None:

@@ -117,9 +117,10 @@ def play_round(
 
 
 def say_skipped(state: State, skipped: int, outcome: Outcome) -> None:
-    """Tell that a round was not counted, and end a run that nobody answers any more."""
+    """Tell, once a round, that it was not counted, and end a run that nobody answers any more."""
     missing = outcome.record.rejected.get("missing", 0)
-    log.warning("round %d: too few answers (%d missing), to be played again", state.rounds_done + 1, missing)
+    if skipped == state.skipped + 1:
+        log.warning("round %d: too few answers (%d missing), to be played again", state.rounds_done + 1, missing)
     if skipped - state.skipped >= MOST_SKIPPED:
         raise LidflError(
             f"round {state.rounds_done + 1} was tried {MOST_SKIPPED} times and too few clients answered"

@@ -111,6 +111,8 @@ def pick(
     directory = RunDirectory(run)
     final = directory.final_state().models
     experiment, inputs = directory.experiment(), directory.inputs()
+    if experiment.plays.personal:  # of these a client has one
+        final = final.without(place for place in range(len(final)) if place != client)
     rule = deploying.deploy.resolve(deploy or experiment.deploy)
     held = holdings(experiment, inputs.statistics, dataset, client)
     check_classes(held, inputs.num_classes)
