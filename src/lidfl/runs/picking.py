@@ -109,10 +109,8 @@ def pick(
     model's state dict, for a plain nn.Module.
     """
     directory = RunDirectory(run)
-    final = directory.final_state().models
     experiment, inputs = directory.experiment(), directory.inputs()
-    if experiment.plays.personal:  # of these a client has one
-        final = final.without(place for place in range(len(final)) if place != client)
+    final = offered(directory.final_state().models, experiment, client)
     rule = deploying.deploy.resolve(deploy or experiment.deploy)
     held = holdings(experiment, inputs.statistics, dataset, client)
     check_classes(held, inputs.num_classes)
@@ -126,6 +124,13 @@ def pick(
     position = place_of(chosen, final.parameters)
     write_model(path, network, chosen, final.ids[position] if position is not None else None, experiment)
     return Choice(final.ids, own.losses(final.parameters), np.array(found[:-1]), position, found[-1], path)
+
+
+def offered(final: ModelList, experiment: Experiment, client: int | None) -> ModelList:
+    """The models that a client has to choose from: all, or its own where everyone keeps one."""
+    if not experiment.plays.personal:
+        return final
+    return final.without(place for place in range(len(final)) if place != client)
 
 
 def check_classes(held: Holdings, num_classes: int) -> None:
