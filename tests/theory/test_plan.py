@@ -100,3 +100,21 @@ def test_the_theory_is_cheap_to_import() -> None:
     assert (
         check_output([sys.executable, "-c", f"import sys, lidfl.theory; print({loaded})"], text=True) == "set()\n"
     )
+
+
+def told(**question: int) -> dict[str, float | None]:
+    return {p.key: p.value for section in plan(Question(**question)).sections for p in section.promises}
+
+
+def test_a_committees_quota_is_of_its_own_voters() -> None:
+    """20 of 35 vote, 14 are honest: of 20 ballots ⌊20/3⌋ + 1 keep a model, and 8 voters are honest on average."""
+    committee, everyone = told(clients=35, honest=14, voters=20), told(clients=35, honest=14)
+    assert (committee["quota"], committee["margin"]) == (7, 1)
+    assert (everyone["quota"], everyone["margin"]) == (12, 2)
+
+
+def test_a_plan_says_for_which_fractions_a_list_is_safe() -> None:
+    found = told(clients=35, honest=7)
+    assert (found["list_size"], found["least_honest"], found["cost_of_caution"]) == (5, 6, 5)
+    lists = [found[f"list_for_{percent}"] for percent in (80, 60, 40, 20)]
+    assert lists == [35 // honest for honest in (28, 21, 14, 7)]
