@@ -219,7 +219,8 @@ def test_a_third_of_the_nodes_leaving_in_the_middle_does_not_stop_the_run(scene:
     lines = finish(out)
     assert len(lines) == 3
     assert lines[-1]["rejected"] == {"missing": 4}, "two trainings and two ballots"
-    assert sum(lines[-1]["votes"].values()) == 4
+    assert lines[-1]["stood"] == 2, "of those who left, the last ballots stand"
+    assert sum(lines[-1]["votes"].values()) == 6
 
 
 def command_of(pid: int) -> bytes:
