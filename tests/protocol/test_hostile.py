@@ -1,13 +1,16 @@
 """Whatever clients send, a round ends, the list stays finite, and the work of honest clients is kept."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from numpy.random import Generator, default_rng
+from torch import nn
 
+from lidfl.learning.balance import balance_of
+from lidfl.learning.parameters import Network
 from lidfl.methods.aggregators import aggregator, means_and_members
 from lidfl.methods.elections import election
 from lidfl.methods.proposals import proposal, resolve_proposals
@@ -112,6 +115,22 @@ def test_a_list_survives_whatever_is_sent(spec: str, elect: str, favourite: bool
         for vote in hostile.votes[asked:]:
             if used.ranked or len(vote.candidates) == SEATS + 1:  # else single choices may split
                 assert best == min(before, *map(loss, vote.candidates.parameters))
+
+
+@pytest.mark.parametrize("spec", ["client", "rknn", "jurors:stride=2+rknn+average"])
+def test_balanced_or_not_a_list_survives_whatever_is_sent(spec: str) -> None:
+    """Five parameters are a chain of two inputs, a hidden unit and an output."""
+    network = Network(nn.Sequential(nn.Flatten(), nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 1)))
+    balance = balance_of(network, torch.ones(DIM))
+    assert balance is not None
+    used = replace(rules(spec, "ranked", favourite=True, several=True), canonical=balance)
+    hostile = Hostile(default_rng(2))
+    models = ModelList.initial(torch.zeros(DIM), SEATS)
+    for round_index in range(150):
+        round_ = lid_round(models, round_index, CLIENTS, default_rng(round_index), used)
+        models = drive(round_, hostile.answer).models
+        assert models.parameters.isfinite().all()
+        assert len(models) == SEATS
 
 
 @pytest.mark.parametrize("elect", list(election))

@@ -11,7 +11,7 @@ import numpy as np
 from lidfl.lazily import torch
 from lidfl.protocol.messages import Birth, Choose, ModelList, Outcome, Proposed, Record, Round, Train, Trained, Vote
 from lidfl.protocol.proposing import propose, sample
-from lidfl.protocol.replies import first_choices, valid_ballots, valid_updates
+from lidfl.protocol.replies import all_finite, first_choices, valid_ballots, valid_updates
 from lidfl.protocol.rules import Gathered, Rules
 from lidfl.types import Ballot, Client, Position
 
@@ -45,12 +45,16 @@ def lid_round(
 
 
 def in_form(trained: Mapping[Client, Trained], models: ModelList, rules: Rules) -> Mapping[Client, Trained]:
-    """The updates that lead to the same functions in the form that all models have here."""
+    """The updates that lead to the same functions in the form that all models have here.
+
+    What would overflow on the way is taken as it was sent.
+    """
     if rules.canonical is None or not trained:
         return trained
-    grown = torch.stack([models.parameters[sent.parent] + sent.update for sent in trained.values()])
-    formed = zip(trained.items(), rules.canonical(grown), strict=True)
-    return {c: Trained(sent.parent, model - models.parameters[sent.parent]) for (c, sent), model in formed}
+    parents = models.parameters[[sent.parent for sent in trained.values()]]
+    grown = parents + torch.stack([sent.update for sent in trained.values()])
+    steps = zip(trained.items(), rules.canonical(grown) - parents, strict=True)
+    return {c: Trained(sent.parent, step) if all_finite(step) else sent for (c, sent), step in steps}
 
 
 def unplayed(round_index: int, models: ModelList, rejected: Counter[str]) -> Outcome:
