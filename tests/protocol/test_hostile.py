@@ -104,7 +104,7 @@ def test_a_list_survives_whatever_is_sent(spec: str, elect: str, favourite: bool
     used = rules(spec, elect, favourite=favourite, several=several)
     hostile = Hostile(default_rng(0))
     models = ModelList.initial(torch.zeros(DIM), SEATS)
-    for round_index in range(40):
+    for round_index in range(15):
         before = min(map(loss, models.parameters))
         asked = len(hostile.votes)
         round_ = lid_round(models, round_index, CLIENTS, default_rng(round_index), used)

@@ -9,6 +9,7 @@ from lidfl import Experiment, LidflError, run
 from lidfl.methods.aggregators import aggregator
 from lidfl.methods.method import METHODS
 from lidfl.runs.loop import Progress
+from lidfl.runs.record import RecordWriter, RoundRecord
 from lidfl.runs.state import load_state, rounds_done_in
 from tests.command import lidfl, lines_without_times, start, wait_until
 
@@ -89,6 +90,28 @@ def test_a_crash_after_any_round_loses_nothing_that_was_saved(tmp_path: Path, st
     run(alone)
     crash_and_resume(crashed, stop_at)
     assert_same_run(Path(alone.out), Path(crashed.out))
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_ctrl_c_while_a_record_is_written_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
+) -> None:
+    alone, stopped = (Experiment(rounds=10, out=str(tmp_path / name)) for name in ("alone", "stopped"))
+    run(alone)
+    usual = RecordWriter.append
+
+    def interrupted(self: RecordWriter, record: RoundRecord) -> None:
+        if written or record.number != 6:
+            usual(self, record)
+        if record.number == 6:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(RecordWriter, "append", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(stopped)
+    monkeypatch.setattr(RecordWriter, "append", usual)
+    run(stopped, resume=True)
+    assert_same_run(Path(alone.out), Path(stopped.out))
 
 
 def test_a_torn_last_line_is_dropped_on_resume(tmp_path: Path) -> None:

@@ -73,16 +73,16 @@ def play(
     """All rounds that are left, with checkpoints on the way and one more when the user interrupts."""
     state = directory.restore(experiment.device) or State(0, start())
     diverged = ended_diverged(experiment, directory, state)
-    if state.rounds_done < experiment.rounds and not diverged:
-        directory.unfinish()
     with closing(RecordWriter(directory.rounds_file)) as records:
         try:
             while state.rounds_done < experiment.rounds and not diverged:
+                directory.unfinish()
                 if state.rounds_done % experiment.checkpoint_every == 0:
                     records.sync()
                     directory.save(state)
-                state, record = play_round(experiment, server, federation, state)
-                records.append(record)
+                following, record = play_round(experiment, server, federation, state)
+                records.append(record)  # before the state: a record too many is cut off, one too few is lost
+                state = following
                 if observe:
                     observe(Progress(experiment, state.models, record))
                 diverged = has_diverged(experiment, record)
