@@ -28,6 +28,7 @@ def propose(gathered: Gathered, proposals: Iterable[Propose]) -> Made:
     A mean of finite models may overflow; such a candidate is nobody's fault, and no candidate.
     """
     found: list[Proposed] = []
+    steps: list[float] = []
     rejected: Counter[str] = Counter()
     for make in proposals:
         made = make(gathered)
@@ -35,8 +36,12 @@ def propose(gathered: Gathered, proposals: Iterable[Propose]) -> Made:
             made, spoilt = yield from _hear(made)
             rejected += spoilt
         for new in _in_form(made, gathered.rules):
-            if all_finite(new.parameters) and not any(equal(new, other, gathered.models) for other in found):
-                found.append(new)
+            if all_finite(new.parameters):
+                step = step_of(new, gathered.models)
+                others = zip(found, steps, strict=True)
+                if not any(same(new.parameters, other.parameters, min(step, length)) for other, length in others):
+                    found.append(new)
+                    steps.append(step)
     return found, rejected
 
 
@@ -68,20 +73,15 @@ def sample(clients: Sequence[Client], count: int, rng: np.random.Generator) -> t
     return tuple(clients[index] for index in sorted(rng.choice(len(clients), count, replace=False).tolist()))
 
 
-def equal(one: Proposed, other: Proposed, models: ModelList) -> bool:
-    """Whether two candidates are one but for rounding: the mean of a group depends on the order of its members.
-
-    Rounding is relative to the shorter of their steps. By the largest parameter, one who blows up a bias that all
-    share would make all candidates equal.
-    """
-    return same(one.parameters, other.parameters, min(step_of(one, models), step_of(other, models)))
-
-
 def step_of(new: Proposed, models: ModelList) -> float:
     """How far a candidate is from the nearest model that it was made from, in its largest coordinate."""
     return float((models.parameters[list(new.parents)] - new.parameters).abs().amax(1).min())
 
 
 def same(one: Parameters, other: Parameters, step: float) -> bool:
-    """Whether two models differ by rounding alone, where one step is so long."""
+    """Whether two models differ by rounding alone: the mean of a group depends on the order of its members.
+
+    Rounding is relative to the shorter of their steps. By the largest parameter, one who blows up a bias that all
+    share would make all candidates equal.
+    """
     return torch.allclose(one, other, rtol=ROUNDING, atol=ROUNDING * step)

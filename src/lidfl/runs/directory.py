@@ -21,6 +21,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from secrets import randbits
 from typing import Any, TypeAlias
@@ -29,7 +30,7 @@ from safetensors import SafetensorError
 
 from lidfl.data.shards import FederatedData, Statistics
 from lidfl.errors import LidflError
-from lidfl.files import read_toml, write_atomically
+from lidfl.files import read_toml, tensor_file_notes, write_atomically
 from lidfl.lazily import tensor_files
 from lidfl.runs.record import RoundRecord, read_records
 from lidfl.runs.state import State, load_state, rounds_done_in, save_state
@@ -135,8 +136,7 @@ class RunDirectory:
             raise LidflError(f"{self.path} is the run of an app with data of its own; give its folder as --app")
         try:
             content = path.read_bytes()
-            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-            told, tensors = json.loads(header["__metadata__"]["task"]), tensor_files.load(content)
+            told, tensors = json.loads(tensor_file_notes(BytesIO(content))["task"]), tensor_files.load(content)
             channels, height, width = told["image_shape"]
             statistics = Statistics(tensors["mean"], tensors["std"])
             return Inputs((channels, height, width), told["num_classes"], statistics)

@@ -73,13 +73,13 @@ def play(
     """All rounds that are left, with checkpoints on the way and one more when the user interrupts."""
     state = directory.restore(experiment.device) or State(0, start())
     diverged = ended_diverged(experiment, directory, state)
+    if state.rounds_done < experiment.rounds and not diverged:
+        directory.unfinish()
     with closing(RecordWriter(directory.rounds_file)) as records:
         try:
             while state.rounds_done < experiment.rounds and not diverged:
-                directory.unfinish()
                 if state.rounds_done % experiment.checkpoint_every == 0:
-                    records.sync()
-                    directory.save(state)
+                    save(state, records, directory)
                 following, record = play_round(experiment, server, federation, state)
                 records.append(record)  # before the state: a record too many is cut off, one too few is lost
                 state = following
@@ -87,10 +87,15 @@ def play(
                     observe(Progress(experiment, state.models, record))
                 diverged = has_diverged(experiment, record)
         except KeyboardInterrupt:
-            records.sync()
-            directory.save(state)
+            save(state, records, directory)
             raise
     return state
+
+
+def save(state: State, records: RecordWriter, directory: RunDirectory) -> None:
+    """Checkpoint a state, once the records that it counts on are on disk."""
+    records.sync()
+    directory.save(state)
 
 
 def play_round(

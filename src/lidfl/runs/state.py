@@ -11,12 +11,9 @@ from typing import Any, BinaryIO
 from safetensors import SafetensorError
 
 from lidfl.errors import LidflError
-from lidfl.files import write_atomically
+from lidfl.files import tensor_file_notes, write_atomically
 from lidfl.lazily import tensor_files
 from lidfl.protocol import ModelList
-
-LONGEST_HEADER = 100_000_000
-"""Bytes, as safetensors has it."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +60,8 @@ def rounds_done_in(path: Path) -> int:
 
 
 def _header(file: BinaryIO) -> dict[str, Any]:
-    """All but the models: safetensors begins with the length of a header in JSON, and the header."""
-    length = int.from_bytes(file.read(8), "little")
-    if length > LONGEST_HEADER:
-        raise ValueError("its header is too long")
-    state: dict[str, Any] = json.loads(json.loads(file.read(length))["__metadata__"]["state"])
+    """All but the models."""
+    state: dict[str, Any] = json.loads(tensor_file_notes(file)["state"])
     return state
 
 
