@@ -145,7 +145,7 @@ def small_net(image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
 def test_a_model_is_judged_the_same_however_its_logits_are_computed(module: str) -> None:
     network = Network(MODULES[module]())
     vector = some_jobs(network).starts[0]
-    fast, plain = logits_for(network)(vector, IMAGES), logits(network, vector, IMAGES)
+    fast, plain = logits_for(network, "auto", IMAGES)(vector, IMAGES), logits(network, vector, IMAGES)
     torch.testing.assert_close(image_losses(fast, LABELS), image_losses(plain, LABELS))
     assert torch.equal(image_hits(fast, LABELS), image_hits(plain, LABELS))
 
@@ -188,7 +188,7 @@ def test_collapsed_and_diverged_models_do_not_slow_a_round(module: str, value: f
     jobs = some_jobs(network)
     broken = Jobs(torch.full_like(jobs.starts, value), jobs.rows, jobs.dropout_seeds)
     many = IMAGES.repeat(40, 1, 1, 1)
-    judged, measured = (logits_for(network, one) for one in (name, "auto"))
+    judged, measured = (logits_for(network, one, IMAGES) for one in (name, "auto"))
     contests = [
         (lambda: measure(jobs), lambda: engine(broken)),
         (lambda: measured(jobs.starts[0], many), lambda: judged(broken.starts[0], many)),

@@ -6,6 +6,7 @@ that of `client.local_update`, job by job, within float32's rounding.
 | engine | for | how |
 |---|---|---|
 | `linear` | softmax regression | the gradient in closed form, all jobs in one matrix product |
+| `sparse` | softmax regression, images mostly of background | compiled C++ that multiplies what is inked alone |
 | `native` | chains of convolutions, pooling, ReLU and linear layers | compiled C++, in `native/` |
 | `vmap` | modules without random layers or running statistics | autograd, all jobs at once |
 | `loop` | any module | one job after the other |
@@ -26,6 +27,7 @@ from torch.func import functional_call, grad, vmap
 from lidfl.learning.client import LocalTraining, local_update, logits
 from lidfl.learning.native.build import NativeUnavailable, library
 from lidfl.learning.native.engine import native, native_logits, runs
+from lidfl.learning.native.sparse import background_of, is_worth_it, sparse, sparse_logits
 from lidfl.learning.parameters import Network
 from lidfl.types import Models, Parameters, Updates
 
@@ -152,16 +154,22 @@ def linear(network: Network, training: LocalTraining, images: Tensor, labels: Te
     return train
 
 
-def logits_for(network: Network, engine: str = "auto") -> Callable[[Parameters, Tensor], Tensor]:
-    """How a model's logits are computed: for softmax regression in one product over whole vector registers.
-
-    Its logits may have more columns than there are classes; those have no probability. What the native engine
-    trains, it evaluates too.
-    """
+def logits_for(network: Network, engine: str, images: Tensor) -> Callable[[Parameters, Tensor], Tensor]:
+    """How a model's logits are computed; what a compiled engine trains, on such images, it evaluates too."""
     if engine == "native":
         return native_logits(network)
     if not is_linear(network.module):
         return partial(logits, network)
+    if engine == "sparse":
+        return sparse_logits(network, background_of(images), linear_logits(network))
+    return linear_logits(network)
+
+
+def linear_logits(network: Network) -> Callable[[Parameters, Tensor], Tensor]:
+    """Logits of softmax regression, in one product over whole vector registers.
+
+    They may have more columns than there are classes; those have no probability.
+    """
     classes, inputs = _linear_shape(network)
     filler = _filled(classes) - classes
 
@@ -190,7 +198,13 @@ def _filled(size: int) -> int:
     return -(-size // REGISTER) * REGISTER
 
 
-ENGINES: dict[str, Build] = {"linear": linear, "native": native, "vmap": batched, "loop": loop}
+ENGINES: dict[str, Build] = {
+    "linear": linear,
+    "sparse": sparse,
+    "native": native,
+    "vmap": batched,
+    "loop": loop,
+}
 AGREEMENT = 1e-5
 """How far two engines' updates may lie apart, relative to the largest entry."""
 
@@ -208,7 +222,7 @@ def candidate_engines(network: Network, images: Tensor) -> list[str]:
     Jobs that run at once cannot share a buffer that training writes to, so BatchNorm takes the loop.
     """
     if is_linear(network.module):
-        return ["linear"]
+        return ["sparse", "linear"] if is_worth_it(images) and _compiled() else ["linear"]
     if runs(network, images.shape[1:]) and images.device.type == "cpu":
         return ["native"] if _compiled() else ["loop"]
     return ["loop"] if network.untrained or network.counters else ["loop", "vmap"]

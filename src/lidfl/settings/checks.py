@@ -23,7 +23,7 @@ from lidfl.methods.proposals import pipelines_of, resolve_proposals
 if TYPE_CHECKING:
     from lidfl.settings.experiment import Experiment
 
-ENGINE_NAMES = ["auto", "linear", "loop", "native", "vmap"]
+ENGINE_NAMES = ["auto", "linear", "loop", "native", "sparse", "vmap"]
 CHOICES = {"groups": ("one", "all"), "parent": ("uniform", "favourite"), "engine": ENGINE_NAMES} | {
     "absent": ("both", "honest", "byzantine")
 }

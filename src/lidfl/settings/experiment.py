@@ -77,7 +77,7 @@ class Experiment:
     seed: int = option("all randomness follows from it", 2024)
     eval_every: int = option("test the list every so many rounds, and at the last")
     checkpoint_every: int = option("save the state every so many rounds", 50)
-    engine: str = option("how local trainings are computed: auto, linear, native, loop or vmap", "auto")
+    engine: str = option("how local trainings are computed: auto, sparse, linear, native, loop or vmap", "auto")
     device: str = option("where to compute, e.g. cpu or cuda", "cpu")
     out: str = option("run directory (default: runs/<name>-<seed>)")
 

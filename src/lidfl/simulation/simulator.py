@@ -92,7 +92,7 @@ class Simulator:
         self.stopwatch = Stopwatch()
         self.cast = Cast.of(experiment)
         self.workshop = Workshop(experiment, data, network, self.cast)
-        logits = logits_for(network, self.workshop.engine_name)
+        logits = logits_for(network, self.workshop.engine_name, data.train.images)
         self.judges = Judges(data, logits, self.stopwatch, measure_of(experiment, data.num_classes))
         self.training = Training(self.workshop, self.judges)
         self.voting = Voting(experiment, self.cast, self.judges, Wariness(self.workshop, self.judges))

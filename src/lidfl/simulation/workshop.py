@@ -23,8 +23,10 @@ from lidfl.types import Client, Models, Position
 Job: TypeAlias = tuple[Client, Position]
 """A local training: who trains, and which model of the list."""
 
-BUILT_IN_ENGINES = {"lr": "linear", "mlp": "vmap"}
+BUILT_IN_ENGINES = {"mlp": "vmap"}
 """What trials found for the models of this package; a user's own is tried, unless one engine is surely right."""
+SURE = {"sparse", "linear"}
+"""Engines that need no trial where they come first."""
 
 
 class Workshop:
@@ -86,7 +88,8 @@ class Workshop:
         names = candidate_engines(self.network, self.images)
         asked = self.experiment.engine
         if asked == "auto":
-            known = BUILT_IN_ENGINES.get(self.experiment.model.partition(":")[0])
+            sure = names[0] if names[0] in SURE else None
+            known = BUILT_IN_ENGINES.get(self.experiment.model.partition(":")[0], sure)
             return known or fastest_engine(self._build_engine, names, self._trial_jobs())
         if asked not in {*names, "loop"}:
             raise LidflError(

@@ -4,6 +4,7 @@
 |---|---|
 | `plan.py` | which modules can be run |
 | `build.py` | compiling at first use |
+| `sparse.py`, `sparse.h` | softmax regression on images that are mostly background |
 | `engine.py` | training and evaluation, as the rest of lidfl calls them |
 | `engine.cpp` | the same in C++: threads, steps of SGD, evaluation |
 | `network.h` | forwards and backwards through all layers |

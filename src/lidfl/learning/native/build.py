@@ -117,4 +117,13 @@ def _declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
         *(number, pointer, pointer),  # threads, updates, reliable
     ]
     loaded.lidfl_logits.argtypes = [pointer, pointer, pointer, number, number, pointer]
+    loaded.lidfl_softmax_classes.argtypes = []
+    loaded.lidfl_train_softmax.argtypes = [
+        *[number] * 2,  # inputs, classes
+        *[pointer] * 7,  # offsets, features, deviations, background, labels, starts, rows
+        *[number] * 3,  # jobs, steps, batch
+        *[real] * 2,  # learning rate, momentum
+        *(number, pointer, pointer),  # threads, updates, reliable
+    ]
+    loaded.lidfl_logits_softmax.argtypes = [*[number] * 2, *[pointer] * 5, *[number] * 2, pointer]
     return loaded

@@ -6,12 +6,15 @@
 
 #include "network.h"
 #include "packing.h"
+#include "sparse.h"
 
 namespace lidfl {
 
 // Images that go through all layers before the next ones: what they leave behind fits the caches.
 constexpr int SLICE = 16;
 constexpr int EVALUATION_SLICE = 12;
+// With fewer images, waking a second thread costs more than it saves.
+constexpr int IMAGES_WORTH_A_THREAD = 2048;
 
 struct Data {
     const float* images;
@@ -212,9 +215,95 @@ bool evaluate(const Layers& layers, const float* weights, const float* images, i
     return is_safe;
 }
 
+// Softmax regression on inked images, a job a thread at a time.
+bool train_softmax(int inputs, int classes, const Inked& data, const JobList& jobs, const Descent& descent,
+                   int threads) {
+    return with_width(classes, [&](auto width) {
+        std::vector<std::unique_ptr<SoftmaxTrainer<width>>> trainers;
+        for (int t = 0; t < std::max(1, std::min(threads, jobs.count)); t++) {
+            trainers.push_back(std::make_unique<SoftmaxTrainer<width>>(inputs, classes));
+        }
+        const unsigned mode = float_mode();
+#pragma omp parallel num_threads(trainers.size())
+        {
+            const unsigned before = float_mode();
+            set_float_mode(mode);
+            SoftmaxTrainer<width>& trainer = *trainers[omp_get_thread_num()];
+#pragma omp for schedule(dynamic)
+            for (int job = 0; job < jobs.count; job++) {
+                const float* start = jobs.starts + size_t(job) * jobs.dim;
+                const int64_t* rows = jobs.rows + size_t(job) * descent.steps * descent.batch_size;
+                trainer.start(start, data.background);
+                const bool is_safe = trainer.is_safe();
+                for (int step = 0; step < descent.steps; step++, rows += descent.batch_size) {
+                    trainer.step(data, rows, descent.batch_size, descent.learning_rate, descent.momentum);
+                }
+                trainer.write_update(start, jobs.updates + size_t(job) * jobs.dim);
+                jobs.reliable[job] = is_safe && trainer.is_safe();
+            }
+            set_float_mode(before);
+        }
+    });
+}
+
+// The logits of inked images; false if they cannot be relied on.
+bool evaluate_softmax(int inputs, int classes, const Inked& data, const float* weights, int count, int threads,
+                      float* logits) {
+    bool is_safe = false;
+    const bool is_possible = with_width(classes, [&](auto width) {
+        SoftmaxModel<width> model(inputs, classes);
+        model.read(weights, data.background);
+        is_safe = model.is_safe();
+        const unsigned mode = float_mode();
+#pragma omp parallel num_threads(count >= IMAGES_WORTH_A_THREAD ? threads : 1)
+        {
+            const unsigned before = float_mode();
+            set_float_mode(mode);
+#pragma omp for
+            for (int image = 0; image < count; image++) {
+                Vector sums[width];
+                model.logits(data, image, sums);
+                std::memcpy(logits + size_t(image) * classes, sums, classes * sizeof(float));
+            }
+            set_float_mode(before);
+        }
+    });
+    return is_possible && is_safe;
+}
+
 }  // namespace lidfl
 
 extern "C" {
+
+// As many classes as softmax regression may have here.
+int lidfl_softmax_classes() { return lidfl::MOST_CLASSES; }
+
+// Updates of jobs on softmax regression, and whether each can be relied on; 0 if it was done.
+int lidfl_train_softmax(int inputs, int classes, const int64_t* offsets, const int32_t* features,
+                        const float* deviations, const float* background, const int64_t* labels, const float* starts,
+                        const int64_t* rows, int jobs, int steps, int batch_size, float learning_rate, float momentum,
+                        int threads, float* updates, uint8_t* reliable) {
+    try {
+        const lidfl::Inked data{offsets, features, deviations, background, labels};
+        const lidfl::JobList list{starts, rows, updates, reliable, jobs, (inputs + 1) * classes};
+        const lidfl::Descent descent{steps, batch_size, learning_rate, momentum};
+        return lidfl::train_softmax(inputs, classes, data, list, descent, threads) ? 0 : 1;
+    } catch (const std::exception&) {
+        return 1;
+    }
+}
+
+// Logits of inked images, (images, classes); 0 if they can be relied on.
+int lidfl_logits_softmax(int inputs, int classes, const int64_t* offsets, const int32_t* features,
+                         const float* deviations, const float* background, const float* weights, int count,
+                         int threads, float* logits) {
+    try {
+        const lidfl::Inked data{offsets, features, deviations, background, nullptr};
+        return lidfl::evaluate_softmax(inputs, classes, data, weights, count, threads, logits) ? 0 : 1;
+    } catch (const std::exception&) {
+        return 1;
+    }
+}
 
 // How many parameters a network of this shape has, or -1 if there is none; see read_layers for the shape.
 int lidfl_parameters(const int32_t* shape) {
