@@ -9,7 +9,7 @@ import lidfl
 
 SOURCE = Path(lidfl.__file__).parent
 LAYERS = [
-    {"errors", "types", "seeds", "lazily", "files", "registry"},
+    {"errors", "types", "seeds", "lazily", "files", "plugins", "registry"},
     {"data", "learning", "protocol"},
     {"methods"},
     {"adversaries"},
@@ -18,7 +18,7 @@ LAYERS = [
     {"simulation", "live"},
     {"flower", "studies"},
     {"report"},
-    {"cli"},
+    {"cli", "python"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 MODULES = sorted(

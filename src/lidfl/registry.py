@@ -6,17 +6,25 @@ not choose (`rng`, `num_honest`, …): a function that names one of them is give
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from lidfl.errors import LidflError
+from lidfl.plugins import in_a_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 
 ENTRY_POINT_GROUP = "lidfl"
 """A third party's package lists its modules here; importing them registers what they define."""
+
+OBJECT = re.compile(r"[^:@]+@[0-9a-f]{16}")
+"""The name of an object that was handed over in Python: what it is called, and the digest of its content."""
+
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 @dataclass(frozen=True)
@@ -42,29 +50,50 @@ class Registry(Generic[R]):
     kind: str
     context: frozenset[str] = frozenset()
     functions: dict[str, Callable[..., R]] = field(default_factory=dict)
+    given: tuple[str, ...] | None = None
+    """What every function is given first, in order; None if they may take what they like."""
+    objects: dict[str, Callable[..., R]] = field(default_factory=dict)
+    """What was handed over in Python, by names made from its content; it is found, and never listed."""
 
     def __call__(self, function: F) -> F:
         """Register a function under its own name; a trailing underscore keeps Python's names free."""
         name = function.__name__.rstrip("_")
         if not function.__doc__:
             raise TypeError(f"{self.kind} '{name}' needs a docstring: its first line is what users read")
-        for parameter in _options(function, self.context).values():
-            if _type_name(parameter) not in _PARSERS:
-                raise TypeError(
-                    f"option '{parameter.name}' of {self.kind} '{name}' must be int, float, str or bool"
-                )
         if name in self.functions and self.functions[name].__module__ != function.__module__:
             raise TypeError(
                 f"{self.kind} '{name}' exists already, in {self.functions[name].__module__}; rename yours"
             )
+        self.check_signature(name, function)
         self.functions[name] = function
         return function
+
+    def check_signature(self, name: str, function: Callable[..., Any]) -> None:
+        """Refuse a function that could not be called, before anybody tries to."""
+        what = f"{self.kind} '{name}'"
+        for parameter in _options(function, self.context).values():
+            if _type_name(parameter) not in _PARSERS:
+                raise TypeError(f"option '{parameter.name}' of {what} must be int, float, str or bool")
+        if self.given is None:
+            return
+        places = [p for p in inspect.signature(function).parameters.values() if p.kind in _BY_PLACE]
+        first, others = places[: len(self.given)], places[len(self.given) :]
+        if len(first) < len(self.given) or any(p.name in self.context for p in first):
+            raise TypeError(f"{what} must take {', '.join(self.given)} first")
+        for parameter in others:
+            if parameter.name not in self.context or parameter.kind is parameter.POSITIONAL_ONLY:
+                known = f"it may name {', '.join(sorted(self.context))}; " if self.context else ""
+                raise TypeError(
+                    f"{what} names '{parameter.name}', which it is not given: {known}an option comes after a *"
+                )
 
     def __iter__(self) -> Iterator[str]:
         load_plugins()
         return iter(sorted(self.functions))
 
     def __contains__(self, name: object) -> bool:
+        if name in self.objects:
+            return True
         if name not in self.functions:
             load_plugins()
         return name in self.functions
@@ -73,9 +102,22 @@ class Registry(Generic[R]):
         """Turn `name`, `name:value` or `name:option=value,option=value` into a bound function."""
         name, _, text = spec.partition(":")
         if name not in self:
-            raise LidflError(f"unknown {self.kind} '{name}'; choose from {', '.join(self)}")
-        function = self.functions[name]
-        known = _options(function, self.context)
+            raise LidflError(self._unknown(name))
+        function = self.objects.get(name) or self.functions[name]
+        return self.bind(name, function, text, _options(function, self.context))
+
+    def _unknown(self, name: str) -> str:
+        if OBJECT.fullmatch(name):
+            return (
+                f"{self.kind} '{name}' is no name but an object that a run was given in Python; go on from there, "
+                f"with Experiment({self.kind}=…) of the same object"
+            )
+        return f"unknown {self.kind} '{name}'; choose from {', '.join(self)}"
+
+    def bind(
+        self, name: str, function: Callable[..., R], text: str, known: dict[str, inspect.Parameter]
+    ) -> Bound[R]:
+        """A function with the options that a text chooses of those that are known."""
         options = self._parse(name, text, known)
         missing = [o.name for o in known.values() if o.default is o.empty and o.name not in options]
         if missing:
@@ -122,12 +164,33 @@ def load_plugins() -> None:
 
         _plugins_loaded = True
         for entry in entry_points(group=ENTRY_POINT_GROUP):
-            entry.load()
+            try:
+                entry.load()
+            except Exception as error:
+                raise LidflError(
+                    f"the package behind entry point '{entry.name}' cannot be loaded; mend or uninstall it: "
+                    f"{in_a_line(error)}"
+                ) from error
 
 
 def _options(function: Callable[..., Any], context: frozenset[str]) -> dict[str, inspect.Parameter]:
     parameters = inspect.signature(function).parameters.values()
     return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in context}
+
+
+def own_options(function: Callable[..., Any], context: frozenset[str]) -> dict[str, inspect.Parameter]:
+    """The options of a function that nobody registered: whatever it takes by name that is no context.
+
+    Where one has no type, its default has.
+    """
+    taken = (p for p in inspect.signature(function).parameters.values() if p.kind in _BY_NAME)
+    return {p.name: _typed(p) for p in taken if p.name not in context}
+
+
+def _typed(parameter: inspect.Parameter) -> inspect.Parameter:
+    if parameter.annotation is not parameter.empty:
+        return parameter
+    return parameter.replace(annotation=str if parameter.default is parameter.empty else type(parameter.default))
 
 
 def _type_name(parameter: inspect.Parameter) -> str:
@@ -143,6 +206,8 @@ _PARSERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": 
 
 
 def _convert(text: str, to: str, what: str) -> Any:
+    if to not in _PARSERS:
+        raise LidflError(f"{what} is of type {to}, which cannot be written here")
     try:
         return _PARSERS[to](text)
     except (ValueError, KeyError):

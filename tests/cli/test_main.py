@@ -84,7 +84,7 @@ def test_a_config_file_and_flags_over_it(tmp_path: Path) -> None:
         (["run", "--propose=all"], "lidfl: --propose is now called --groups"),
         (
             ["run", "--name", "../../x"],
-            "lidfl: name '../../x' is not the name of a folder; to choose a place set out",
+            "lidfl: name '../../x' is not the name of a folder; to choose a place set --out",
         ),
         (["run", "--name", "a/b"], "lidfl: name 'a/b' is not the name of a folder"),
         (["run", "--device", "cuda"], "lidfl: device 'cuda' cannot be used here"),

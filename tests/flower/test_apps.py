@@ -50,7 +50,7 @@ def test_a_node_picks_from_the_run_of_an_app_by_its_own_data(tmp_path: Path) -> 
     assert load_file(choice.path)["1.weight"].shape == (10, 64)
     with pytest.raises(LidflError, match="there is no client 4; the run has clients 0 … 3"):
         pick_from(tmp_path / "run", app, client=4)
-    with pytest.raises(LidflError, match="give its folder as --app"):
+    with pytest.raises(LidflError, match="give its folder as app=…"):
         pick(tmp_path / "run", client=2)
 
 

@@ -124,7 +124,7 @@ def test_a_method_beyond_its_range_is_told_once_and_refused_if_strict(method: st
     beyond = Experiment(method=method, byzantine_fraction=0.6)
     (told,) = beyond.cautions
     assert "is no longer guaranteed" in told
-    with pytest.raises(LidflError, match=r"no longer guaranteed.*\(refused by --strict\)"):
+    with pytest.raises(LidflError, match=r"no longer guaranteed.*\(refused by strict=True\)"):
         refuse_cautions(beyond)
     within = Experiment(method=method, byzantine_fraction=0.15)
     assert within.cautions == []

@@ -107,9 +107,9 @@ def test_bad_input_is_one_clear_line(
 
 def test_a_page_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
     run = put_run(tmp_path / "run", GOOD_LINE)
-    with pytest.raises(LidflError, match=r"cannot write to .*set --out or --figures"):
+    with pytest.raises(LidflError, match=r"cannot write to .*set out=… or figures=…"):
         write_report([run], out=Path("/dev/null/page.html"))
-    with pytest.raises(LidflError, match="a report of several places needs a name; set --out"):
+    with pytest.raises(LidflError, match="a report of several places needs a name; set out=…"):
         write_report([run, run])
 
 

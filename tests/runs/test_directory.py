@@ -22,7 +22,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_run_is_never_lost_or_mixed_by_accident(four_rounds: Experiment, tmp_path: Path) -> None:
-    with pytest.raises(LidflError, match="--resume, start anew with --overwrite, or set --out"):
+    with pytest.raises(LidflError, match="resume=True, start anew with overwrite=True, or set out=…"):
         run(four_rounds)
     with pytest.raises(LidflError, match="was run with seed = 2024, not 1"):
         run(four_rounds.with_settings(seed=1), resume=True)

@@ -127,7 +127,7 @@ def test_the_default_directory_is_named_after_run_and_seed() -> None:
 )
 def test_several_candidates_under_plurality_are_allowed_and_warned_about(settings: dict[str, Any]) -> None:
     (caution,) = Experiment(**settings).cautions
-    assert "colluding voters can remove them all; set --election ranked" in caution
+    assert 'colluding voters can remove them all; set election="ranked"' in caution
     assert Experiment(**settings, election="ranked").cautions == []
 
 

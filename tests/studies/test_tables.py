@@ -68,7 +68,7 @@ def test_what_varies_besides_the_seed_is_never_pooled() -> None:
         LidflError, match=r"lidfl × sign_flip differ in byzantine_fraction \(0\.4, 0\.6\)"
     ) as refused:
         tabulate(both, "method", "attack")
-    assert '--rows "method byzantine_fraction"' in str(refused.value)
+    assert 'rows="method byzantine_fraction"' in str(refused.value)
     rows = rows_that_tell_apart(both, "attack")
     assert rows == "method byzantine_fraction"  # the list's length follows from it, and is no row
     cells = tabulate(both, rows, "attack").cells

@@ -30,7 +30,7 @@ from lidfl.types import Parameters, Updates
 
 CONTEXT = {"own", "honest", "start", "preferred", "layers", "rng", "labels", "images"}
 CONTEXT |= {"attackers", "num_byzantine", "num_classes", "round_index", "aggregate"}
-attack: Registry[Any] = Registry("attack", frozenset(CONTEXT))
+attack: Registry[Any] = Registry("attack", frozenset(CONTEXT), given=())
 
 
 @attack

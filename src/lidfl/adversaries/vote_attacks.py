@@ -25,9 +25,8 @@ from lidfl.protocol import first_choices
 from lidfl.registry import Registry
 from lidfl.types import Ballot, Losses, Position
 
-vote_attack = Registry[list[Ballot]](
-    "vote attack", frozenset({"losses", "honest_losses", "honest_ballots", "ages", "seats", "ranks", "rng"})
-)
+CONTEXT = frozenset({"losses", "honest_losses", "honest_ballots", "ages", "seats", "ranks", "rng"})
+vote_attack = Registry[list[Ballot]]("vote attack", CONTEXT, given=())
 
 
 @vote_attack

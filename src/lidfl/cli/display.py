@@ -21,6 +21,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
+from lidfl.cli.flags import as_flags
 from lidfl.settings.experiment import Experiment
 from lidfl.settings.headline import headline
 
@@ -39,6 +40,7 @@ def shown(
     console = Console()
     if not quiet:
         handler = RichHandler(console=console, show_time=False, show_level=False, show_path=False)
+        handler.setFormatter(InFlags("%(message)s"))
         logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
         logging.getLogger("lidfl").setLevel(logging.INFO)
     try:
@@ -86,6 +88,14 @@ def print_result(experiment: Experiment, summary: Mapping[str, Any]) -> None:
 def _bar_columns() -> list[ProgressColumn]:
     times = [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()]
     return [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *times]
+
+
+class InFlags(logging.Formatter):
+    """Warnings in the words of the command line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return as_flags(super().format(record))
 
 
 class LogView:
@@ -166,7 +176,8 @@ def watch(total: int, ended: "Iterable[Ended]", console: Console) -> "list[Ended
             console.print(f"[{count}/{total}] {name}: {result}", highlight=False, markup=False, soft_wrap=True)
             failed += [run] if run.error else []
     for run in failed:
-        console.print(f"{run.experiment.out} failed:\n{run.error}", highlight=False, markup=False, soft_wrap=True)
+        told = as_flags(f"{run.experiment.out} failed:\n{run.error}")
+        console.print(told, highlight=False, markup=False, soft_wrap=True)
     return failed
 
 

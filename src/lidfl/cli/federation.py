@@ -99,6 +99,6 @@ def fraction_of(count: int, nodes: int) -> float:
     return math.ceil(1e6 * count / nodes) / 1e6  # up: ⌊fraction·m⌋ is the count
 
 
-COUNTED = {"num_clients", "byzantine_fraction"}
+COUNTED = {"num_clients", "byzantine_fraction", "plugin"}
 
 FederationUp = with_flags(FederationOptions, Experiment, unset=FROM_DATA, but_for=COUNTED)

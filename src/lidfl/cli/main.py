@@ -13,6 +13,7 @@ from typing import Any
 
 import tyro
 
+from lidfl.cli.flags import as_flags
 from lidfl.errors import LidflError
 from lidfl.settings.experiment import FORMERLY
 
@@ -42,7 +43,7 @@ def main() -> None:
     try:
         parse(sys.argv[1:])()
     except LidflError as error:
-        print(f"lidfl: {error}", file=sys.stderr)  # noqa: T201
+        print(f"lidfl: {as_flags(str(error))}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

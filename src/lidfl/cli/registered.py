@@ -8,6 +8,7 @@ from rich.table import Table
 
 from lidfl.adversaries.attacks import attack
 from lidfl.adversaries.vote_attacks import vote_attack
+from lidfl.cli.flags import PluginFlag
 from lidfl.data import dataset
 from lidfl.data.partitions import partition
 from lidfl.learning.models import model
@@ -15,6 +16,7 @@ from lidfl.methods.aggregators import aggregator
 from lidfl.methods.elections import election
 from lidfl.methods.preaggregators import preaggregator
 from lidfl.methods.proposals import proposal
+from lidfl.plugins import load_recorded
 from lidfl.registry import Registry
 
 REGISTRIES: list[Registry[Any]] = [
@@ -34,8 +36,12 @@ REGISTRIES: list[Registry[Any]] = [
 class ListRegistered:
     """Show every data set, partition, model, aggregator, attack and election, with its options."""
 
+    plugin: PluginFlag = ()
+    """A file of your own, whose rules are shown too; may be given again."""
+
     def __call__(self) -> None:
         """Print a table of each kind."""
+        load_recorded(self.plugin)
         console = Console()
         for registry in REGISTRIES:
             table = Table("name", "options", "what it is", title=registry.kind, title_justify="left", expand=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from lidfl.cli.display import print_result, shown
-from lidfl.cli.flags import given_flags, with_flags
+from lidfl.cli.flags import PluginFlag, given_flags, with_flags
 from lidfl.errors import LidflError
 from lidfl.files import read_toml
 from lidfl.settings.checks import refuse_cautions
@@ -36,6 +36,8 @@ class RunOptions:
     """Refuse what would only be warned of, such as a rule beyond its range."""
     quiet: bool = False
     """Show nothing while it runs."""
+    plugin: PluginFlag = ()
+    """A file of your own attacks, rules or models, loaded first and recorded; may be given again."""
     live: int = 0
     """A port of this machine for a page that shows the run while it goes, and for its metrics."""
 
@@ -74,10 +76,9 @@ def on_a_page(experiment: Experiment, port: int, observe: "Observer | None") -> 
 
     watch = Watch(headline(experiment), experiment.rounds, experiment.voters or experiment.num_clients)
 
-    def both(progress: "Progress") -> None:
+    def both(progress: "Progress") -> object:
         watch.observe(progress)
-        if observe:
-            observe(progress)
+        return observe(progress) if observe else None
 
     with served(watch, port) as address:
         Console().print(f"live at {address}", highlight=False)
@@ -86,4 +87,4 @@ def on_a_page(experiment: Experiment, port: int, observe: "Observer | None") -> 
 
 FROM_DATA = "(default: the data set's)"
 
-Run = with_flags(RunOptions, Experiment, unset=FROM_DATA)
+Run = with_flags(RunOptions, Experiment, unset=FROM_DATA, but_for={"plugin"})

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lidfl.cli.display import saying_how_to_go_on, watch
+from lidfl.cli.flags import PluginFlag
 from lidfl.errors import LidflError
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class SweepRuns:
     """Processes of this machine, or a cluster (lidfl[ray], lidfl[dask])."""
     address: str | None = None
     """Address of the cluster (default: one that is started here)."""
+    plugin: PluginFlag = ()
+    """A file of your own attacks, rules or models, which every run loads first; may be given again."""
     dry_run: bool = False
     """Only say how many runs there are and how long they will take."""
 
@@ -41,7 +44,7 @@ class SweepRuns:
         """Run what is not finished, or say what that would take."""
         from lidfl.studies.sweep import read_sweep
 
-        console, sweep = Console(), read_sweep(self.file, self.out)
+        console, sweep = Console(), read_sweep(self.file, self.out, plugin=self.plugin)
         waiting = len(sweep.waiting)
         console.print(f"{sweep.name}: {len(sweep.runs)} runs, {waiting} to do, in {sweep.out}", highlight=False)
         from lidfl.studies.running import cluster, estimate, run_all

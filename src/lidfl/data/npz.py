@@ -3,6 +3,7 @@
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -51,10 +52,14 @@ def npz(*, path: str) -> Dataset:
 
 def read_npz(file: Path) -> Dataset:
     """Read and check an .npz file; every class up to the highest label counts."""
-    arrays = _read_arrays(file)
-    images = _checked_images(arrays["images"], file)
-    labels = _checked_labels(arrays["labels"], len(images), file)
-    owners = {name: _checked_owners(name, arrays[name], len(images), file) for name in OWNERS if name in arrays}
+    return dataset_of(_read_arrays(file), file)
+
+
+def dataset_of(arrays: Mapping[str, NDArray[Any]], source: Path | str) -> Dataset:
+    """The data set that arrays make, checked; `source` is what errors call it."""
+    images = _checked_images(arrays["images"], source)
+    labels = _checked_labels(arrays["labels"], len(images), source)
+    owners = {name: _checked_owners(name, arrays[name], len(images), source) for name in OWNERS if name in arrays}
     return Dataset(images, labels, int(labels.max()) + 1, "pixel", **owners)
 
 
@@ -119,7 +124,7 @@ def _read_array(archive: Archive, name: str, file: Path) -> NDArray[Any]:
     return array
 
 
-def _checked_images(images: NDArray[Any], file: Path) -> Images:
+def _checked_images(images: NDArray[Any], file: Path | str) -> Images:
     """Images as (N, channels, height, width), uint8 or finite float32."""
     if images.ndim not in (2, 3, 4):
         wanted = "(N, H, W), (N, C, H, W) or (N, features)"
@@ -141,7 +146,7 @@ def _checked_images(images: NDArray[Any], file: Path) -> Images:
     return images[:, np.newaxis] if images.ndim == 3 else images
 
 
-def _checked_labels(labels: NDArray[Any], count: int, file: Path) -> NDArray[np.int64]:
+def _checked_labels(labels: NDArray[Any], count: int, file: Path | str) -> NDArray[np.int64]:
     if labels.shape != (count,):
         raise LidflError(f"{file} has {count} images but labels of shape {labels.shape}; save one label per image")
     if labels.dtype.kind not in "iu":
@@ -153,7 +158,7 @@ def _checked_labels(labels: NDArray[Any], count: int, file: Path) -> NDArray[np.
     return labels.astype(np.int64)
 
 
-def _checked_owners(name: str, owners: NDArray[Any], count: int, file: Path) -> NDArray[np.int64]:
+def _checked_owners(name: str, owners: NDArray[Any], count: int, file: Path | str) -> NDArray[np.int64]:
     """Writers or clients, given as numbers or as names, numbered from 0 in their order."""
     if owners.shape != (count,):
         raise LidflError(f"{file} has {count} images but {name} of shape {owners.shape}; save one per image")

@@ -31,7 +31,8 @@ class SharedPool:
 Shares: TypeAlias = list[NDArray[np.int64]] | SharedPool
 """The rows of each client, or how clients draw theirs."""
 
-partition = Registry[Shares]("partition", frozenset({"num_clients", "rng", "writers", "clients"}))
+CONTEXT = frozenset({"num_clients", "rng", "writers", "clients"})
+partition = Registry[Shares]("partition", CONTEXT, given=("labels",))
 
 
 def deal(

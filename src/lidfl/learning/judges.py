@@ -11,7 +11,7 @@ import math
 from lidfl.lazily import torch
 from lidfl.registry import Registry
 
-judge: Registry[torch.Tensor] = Registry("judge", frozenset({"num_classes"}))
+judge: Registry[torch.Tensor] = Registry("judge", frozenset({"num_classes"}), given=("outputs", "labels"))
 
 
 @judge

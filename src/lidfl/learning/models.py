@@ -1,25 +1,26 @@
 """Models: each is a function that returns a fresh nn.Module.
 
-A user's own model is `package.module:function`; like those here it may name `image_shape` (channels, height, width)
-and `num_classes` as parameters, and is then given them.
+A user's own model is `package.module:function` or `./file.py:function`; like those here it may name `image_shape`
+(channels, height, width) and `num_classes` as parameters, and is then given them. What else it takes are
+its options: `package.module:function:hidden=16`.
 """
 
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Callable
 from itertools import pairwise
 from math import prod
 
 from lidfl.errors import LidflError
 from lidfl.lazily import nn, torch
-from lidfl.registry import Bound, Registry
+from lidfl.plugins import in_a_line, load_module
+from lidfl.registry import Bound, Registry, own_options
 
 ImageShape = tuple[int, int, int]
 
 CONTEXT = frozenset({"image_shape", "num_classes"})
-model: Registry[nn.Module] = Registry("model", CONTEXT)
+model: Registry[nn.Module] = Registry("model", CONTEXT, given=())
 
 
 @model
@@ -76,31 +77,47 @@ def build_model(spec: str, image_shape: ImageShape, num_classes: int, seed: int)
     bound = resolve(spec)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = bound(image_shape=image_shape, num_classes=num_classes)
+        try:
+            module = bound(image_shape=image_shape, num_classes=num_classes)
+        except LidflError:
+            raise
+        except Exception as error:  # a user's own code may raise anything
+            raise LidflError(f"model '{spec}' cannot be made: {in_a_line(error)}") from error
     if not isinstance(module, nn.Module):
         raise LidflError(f"model '{spec}' returned {type(module).__name__}; it must return a torch.nn.Module")
     return module
 
 
 def resolve(spec: str) -> Bound[nn.Module]:
-    """A registered model, or the user's own function `package.module:function`."""
-    name, colon, attribute = spec.partition(":")
+    """A registered model, or the user's own function, `package.module:function` or `./file.py:function`."""
+    name, colon, rest = spec.partition(":")
     if name in model or not colon:
         return model.resolve(spec)
-    function = _import(name, attribute)
-    return Bound(spec, function, {}, CONTEXT & inspect.signature(function).parameters.keys())
+    attribute, _, options = rest.partition(":")
+    function = _own_function(name, attribute)
+    return model.bind(f"{name}:{attribute}", function, options, own_options(function, CONTEXT))
 
 
-def _import(module_name: str, attribute: str) -> Callable[..., nn.Module]:
+def own_file(spec: str) -> str:
+    """The user's file that a spec such as `./file.py:function` names; empty if it names none."""
+    name = spec.partition(":")[0]
+    return name if name.endswith(".py") else ""
+
+
+def _own_function(module_name: str, attribute: str) -> Callable[..., nn.Module]:
+    what = f"model '{module_name}:{attribute}'"
     try:
-        function = getattr(importlib.import_module(module_name), attribute)
+        module = load_module(module_name) if own_file(module_name) else importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         known = ", ".join(model)
-        raise LidflError(
-            f"model '{module_name}:{attribute}': {error}; choose from {known}, or name a module:function"
-        ) from None
-    except AttributeError:
-        raise LidflError(f"model '{module_name}:{attribute}': the module has no '{attribute}'") from None
+        raise LidflError(f"{what}: {error}; choose from {known}, or name a module:function") from None
+    except LidflError:
+        raise
+    except Exception as error:  # a user's own code may raise anything
+        raise LidflError(f"{what}: its module cannot be imported: {in_a_line(error)}") from error
+    function = getattr(module, attribute, None)
+    if function is None:
+        raise LidflError(f"{what}: the module has no '{attribute}'")
     if not callable(function):
-        raise LidflError(f"model '{module_name}:{attribute}' is not a function")
+        raise LidflError(f"{what} is not a function")
     return function  # type: ignore[no-any-return]

@@ -32,7 +32,7 @@ class OwnData(Protocol):
         ...
 
 
-deploy: Registry[Parameters] = Registry("deploy", frozenset({"rounds"}))
+deploy: Registry[Parameters] = Registry("deploy", frozenset({"rounds"}), given=("models", "own"))
 
 
 @deploy

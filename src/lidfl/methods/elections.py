@@ -14,7 +14,7 @@ from lidfl.protocol import first_choices
 from lidfl.registry import Registry
 from lidfl.types import Ballot, Losses, Position
 
-election = Registry[list[Position]]("election")
+election = Registry[list[Position]]("election", given=("ballots", "ages", "seats"))
 
 NOBODY = -1
 """Fills up the rows of a matrix of ballots."""

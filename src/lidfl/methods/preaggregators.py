@@ -19,7 +19,7 @@ from lidfl.types import Updates
 Weights = NDArray[np.float64]
 """Shape (new updates, updates)."""
 
-preaggregator: Registry[Weights] = Registry("pre-aggregator", frozenset({"num_honest", "rng"}))
+preaggregator: Registry[Weights] = Registry("pre-aggregator", frozenset({"num_honest", "rng"}), given=("updates",))
 
 
 @preaggregator

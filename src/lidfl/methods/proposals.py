@@ -33,7 +33,7 @@ class Aggregate(Protocol):
         ...
 
 
-proposal: Registry[list[Proposed] | Asking] = Registry("proposal")
+proposal: Registry[list[Proposed] | Asking] = Registry("proposal", given=("gathered",))
 
 
 @proposal

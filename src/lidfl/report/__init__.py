@@ -45,7 +45,7 @@ def write_report(
         return [place, *(write_figures(page.figures, figures, formats) if figures else [])]
     except OSError as error:
         raise LidflError(
-            f"cannot write to {error.filename or place}: {error.strerror}; set --out or --figures"
+            f"cannot write to {error.filename or place}: {error.strerror}; set out=… or figures=…"
         ) from None
 
 
@@ -68,5 +68,5 @@ def check_sources(sources: Sequence[Path]) -> None:
 def default_place(sources: Sequence[Path]) -> Path:
     """Where the page goes if the user does not say: into the folder, or beside the file."""
     if len(sources) > 1:
-        raise LidflError("a report of several places needs a name; set --out")
+        raise LidflError("a report of several places needs a name; set out=…")
     return sources[0] / "report.html" if sources[0].is_dir() else sources[0].with_suffix(".html")

@@ -5,6 +5,7 @@
 | `record` | what is known of a round, and its line in a file |
 | `state` | what stands between two rounds, on disk and back |
 | `directory` | what is in a run directory, and who may write to it |
+| `resuming` | with which settings a run may go on |
 | `server` | which round is played, with which rules |
 | `loop` | all rounds of a run |
 | `summary` | what a run was, and how long it took |

@@ -33,6 +33,7 @@ from lidfl.errors import LidflError
 from lidfl.files import read_toml, tensor_file_notes, write_atomically
 from lidfl.lazily import tensor_files
 from lidfl.runs.record import RoundRecord, read_records
+from lidfl.runs.resuming import check_same
 from lidfl.runs.state import State, load_state, rounds_done_in, save_state
 from lidfl.settings.experiment import Experiment
 
@@ -49,9 +50,6 @@ KEPT = 5
 
 Summary: TypeAlias = dict[str, Any]
 """The content of summary.json."""
-
-MAY_DIFFER = {"name", "out", "rounds", "device"}
-"""Settings that a resumed run may change: none of them alters a round that is already done."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ class RunDirectory:
         """The images and classes that the run's models are for."""
         path = self.path / INPUTS
         if not path.exists():
-            raise LidflError(f"{self.path} is the run of an app with data of its own; give its folder as --app")
+            raise LidflError(f"{self.path} is the run of an app with data of its own; give its folder as app=…")
         try:
             content = path.read_bytes()
             told, tensors = json.loads(tensor_file_notes(BytesIO(content))["task"]), tensor_files.load(content)
@@ -148,27 +146,17 @@ class RunDirectory:
     def check(self, experiment: Experiment, *, resume: bool, overwrite: bool) -> None:
         """Refuse what would lose or mix runs, and say how to go on; nothing is written yet."""
         if resume and overwrite:
-            raise LidflError("--resume keeps what is there and --overwrite deletes it: choose one")
+            raise LidflError("resume=True keeps what is there and overwrite=True deletes it: choose one")
         if not self.path.exists() or all(path.suffix == ".partial" for path in self.path.iterdir()):
             return  # nothing is there, or only what a crash left of the very first file
         if not self.is_run:
-            raise LidflError(f"{self.path} is not a run of lidfl and is left alone; set --out to another directory")
+            raise LidflError(f"{self.path} is not a run of lidfl and is left alone; set out=… to another directory")
         if resume:
-            self._check_same(experiment)
+            check_same(self.path, self.experiment(), experiment)
         elif not overwrite:
-            raise LidflError(f"{self.path} exists; go on with --resume, start anew with --overwrite, or set --out")
-
-    def _check_same(self, experiment: Experiment) -> None:
-        before = self.experiment()
-        changed = [name for name in before.differences(experiment) if name not in MAY_DIFFER]
-        if changed:
-            name = changed[0]
             raise LidflError(
-                f"{self.path} was run with {name} = {getattr(before, name)!r}, not {getattr(experiment, name)!r}; "
-                "resume with the same settings, or set --out to start another run"
+                f"{self.path} exists; go on with resume=True, start anew with overwrite=True, or set out=…"
             )
-        if experiment.rounds < before.rounds:
-            raise LidflError(f"{self.path} was run with {before.rounds} rounds; a resumed run can only have more")
 
     @contextmanager
     def claimed(self, experiment: Experiment, *, resume: bool = False, overwrite: bool = False) -> Iterator[None]:
@@ -195,7 +183,7 @@ class RunDirectory:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LidflError(
-                f"{self.path} is being written by another process; wait for it, or set --out"
+                f"{self.path} is being written by another process; wait for it, or set out=…"
             ) from None
 
     def _prepare(self, experiment: Experiment, *, overwrite: bool) -> None:
@@ -208,7 +196,7 @@ class RunDirectory:
             raise self._unwritable(error) from None
 
     def _unwritable(self, error: OSError) -> LidflError:
-        return LidflError(f"cannot write to {self.path}: {error.strerror}; set --out")
+        return LidflError(f"cannot write to {self.path}: {error.strerror}; set out=…")
 
     # What a run writes
 
@@ -244,7 +232,7 @@ class RunDirectory:
         state = self.checkpoint(device)
         lines = self.rounds_file.read_bytes().splitlines(keepends=True) if state.rounds_done else []
         if len(lines) < state.rounds_done:
-            raise LidflError(f"{self.rounds_file} is shorter than its checkpoint; start anew with --overwrite")
+            raise LidflError(f"{self.rounds_file} is shorter than its checkpoint; start anew with overwrite=True")
         write_atomically(self.rounds_file, b"".join(lines[: state.rounds_done]))
         return state
 
@@ -264,7 +252,7 @@ class RunDirectory:
         try:
             return int(path.read_text())
         except (OSError, ValueError):
-            raise LidflError(f"{path} does not hold the server's secret; start anew with --overwrite") from None
+            raise LidflError(f"{path} does not hold the server's secret; start anew with overwrite=True") from None
 
     def unfinish(self) -> None:
         """Take the result back, before a run goes on."""

@@ -27,8 +27,9 @@ from lidfl.learning.client import (
 from lidfl.learning.models import build_model
 from lidfl.learning.parameters import Network
 from lidfl.methods import deploying
+from lidfl.plugins import load_recorded
 from lidfl.protocol import ModelList
-from lidfl.runs.directory import RunDirectory
+from lidfl.runs.directory import Inputs, RunDirectory
 from lidfl.seeds import rng_for, seed_for
 from lidfl.settings.experiment import Experiment
 from lidfl.settings.world import load_data, measure_of
@@ -50,6 +51,19 @@ class Choice:
     """The accuracy of what it takes on its test images."""
     path: Path
     """The file that it was written to."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How a client sees the list, and what it makes of it, before anything is written."""
+
+    network: Network
+    chosen: Parameters
+    ids: tuple[int, ...]
+    losses: NDArray[np.float64]
+    accuracies: NDArray[np.float64]
+    position: int | None
+    accuracy: float
 
 
 Split: TypeAlias = tuple[Tensor, Tensor]
@@ -83,7 +97,7 @@ class PickingOwn:
     def trained(self, model: Parameters, part: int) -> Parameters:
         """A model after one more local training."""
         if self.held.train is None:
-            raise LidflError("to tune a model takes training data: give --client, or --deploy soup")
+            raise LidflError('to tune a model takes training data: give client=…, or deploy="soup"')
         images, labels = self.held.train
         rows = draw_batches(len(labels), self.work, rng_for(self.experiment.seed, "tune", part))
         reached = model + local_update(self.network, model, images, labels, torch.from_numpy(rows), self.work)
@@ -110,20 +124,37 @@ def pick(
     """
     directory = RunDirectory(run)
     experiment, inputs = directory.experiment(), directory.inputs()
+    held = holdings(experiment, inputs.statistics, dataset, client)
+    judged = judge_list(directory, held, client=client, deploy=deploy)
+    default = directory.path / ("picked.safetensors" if client is None else f"client-{client}.safetensors")
+    path = Path(out) if out else default
+    number = judged.ids[judged.position] if judged.position is not None else None
+    write_model(path, judged.network, judged.chosen, number, experiment)
+    return Choice(judged.ids, judged.losses, judged.accuracies, judged.position, judged.accuracy, path)
+
+
+def judge_list(
+    directory: RunDirectory, held: Holdings, *, client: int | None = None, deploy: str | None = None
+) -> Judged:
+    """How a client with its own data sees a finished run's list, and what it makes of it."""
+    experiment, inputs = directory.experiment(), directory.inputs()
     final = offered(directory.final_state().models, experiment, client)
     rule = deploying.deploy.resolve(deploy or experiment.deploy)
-    held = holdings(experiment, inputs.statistics, dataset, client)
     check_classes(held, inputs.num_classes)
-    seed = seed_for(experiment.seed, "model")
-    network = Network(build_model(experiment.model, inputs.image_shape, inputs.num_classes, seed))
+    network = network_of(experiment, inputs)
     own = PickingOwn(network, experiment, held, inputs.num_classes)
     chosen = rule(final.parameters, own, rounds=experiment.rounds)
     found = [accuracy(network, row, held.test) for row in (*final.parameters, chosen)]
-    default = directory.path / ("picked.safetensors" if client is None else f"client-{client}.safetensors")
-    path = Path(out) if out else default
     position = place_of(chosen, final.parameters)
-    write_model(path, network, chosen, final.ids[position] if position is not None else None, experiment)
-    return Choice(final.ids, own.losses(final.parameters), np.array(found[:-1]), position, found[-1], path)
+    losses = own.losses(final.parameters)
+    return Judged(network, chosen, final.ids, losses, np.array(found[:-1]), position, found[-1])
+
+
+def network_of(experiment: Experiment, inputs: Inputs) -> Network:
+    """The network whose parameters a run's models are."""
+    load_recorded(experiment.plugin)
+    seed = seed_for(experiment.seed, "model")
+    return Network(build_model(experiment.model, inputs.image_shape, inputs.num_classes, seed))
 
 
 def offered(final: ModelList, experiment: Experiment, client: int | None) -> ModelList:
@@ -162,7 +193,7 @@ def holdings(experiment: Experiment, statistics: Statistics, dataset: str | None
     """One client's images, standardised as those were that the models were trained on."""
     if client is None:
         if dataset is None:
-            raise LidflError("whose data? give --client, or --dataset npz:path for your own")
+            raise LidflError('whose data? give client=…, or dataset="npz:path" for your own')
         return _whole(load_dataset(dataset, rng_for(experiment.seed, "dataset")), statistics)
     check_client(experiment, client)
     # Only the data is needed: attacks and rules that the run names may not be at hand here.
@@ -203,4 +234,4 @@ def write_model(
     try:
         write_atomically(path, save(network.state_dict(model), metadata))
     except OSError as error:
-        raise LidflError(f"cannot write {path}: {error.strerror}; set --out") from None
+        raise LidflError(f"cannot write {path}: {error.strerror}; set out=…") from None

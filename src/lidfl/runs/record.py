@@ -200,5 +200,5 @@ def _read_line(path: Path, number: int, line: str) -> RoundRecord:
         return RoundRecord.from_json(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise LidflError(
-            f"{path}: line {number} is not the record of a round; run it again with --overwrite"
+            f"{path}: line {number} is not the record of a round; run it again with overwrite=True"
         ) from None

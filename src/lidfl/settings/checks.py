@@ -103,7 +103,7 @@ def check_device(name: str) -> None:
 def check_run_name(name: str) -> None:
     """Refuse a name that is a path: only `out` chooses a place."""
     if name in ("", ".", "..") or PurePath(name).name != name or "\\" in name or "\0" in name:
-        raise LidflError(f"name '{name}' is not the name of a folder; to choose a place set out (--out)")
+        raise LidflError(f"name '{name}' is not the name of a folder; to choose a place set out=…")
 
 
 def check_list(experiment: Experiment) -> None:
@@ -118,7 +118,7 @@ def check_list(experiment: Experiment) -> None:
         raise LidflError(
             f"list_size {experiment.list_size} is too small: with {experiment.assumed_honest} honest of "
             f"{experiment.num_clients} clients a list needs {experiment.smallest_list} models, or the others can "
-            "vote all good ones out; to see that happen set --unsafe-list"
+            "vote all good ones out; to see that happen set unsafe_list=True"
         )
     neutral = {setting.name: setting.metadata["neutral"] for setting in fields(experiment)}
     for name in LIST_SETTINGS:
@@ -147,4 +147,4 @@ def beyond_range(experiment: Experiment) -> list[str]:
 def refuse_cautions(experiment: Experiment) -> None:
     """Refuse what would only be warned of."""
     for caution in experiment.cautions:
-        raise LidflError(f"{caution} (refused by --strict)")
+        raise LidflError(f"{caution} (refused by strict=True)")

@@ -12,16 +12,25 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lidfl.data import dealt_by_itself
 from lidfl.errors import LidflError
 from lidfl.files import read_toml
+from lidfl.learning.models import own_file
 from lidfl.methods.elections import SINGLE_CHOICE
 from lidfl.methods.method import METHODS, PAPER, Method, shortest_list, single_model
+from lidfl.plugins import load_recorded
 from lidfl.settings import checks
 from lidfl.settings.defaults import Settings, defaults
+from lidfl.settings.objects import REGISTRIES, name_of
 from lidfl.settings.options import option
+
+if TYPE_CHECKING:
+    Name: TypeAlias = Any
+else:
+    Name = str
+"""A name; an object that is given in its place becomes one."""
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +44,7 @@ class Experiment:
     """
 
     name: str = option("what the run is called (default: made from data set, model, method and attacks)")
-    dataset: str = option("data set, see `lidfl list`", "digits")
+    dataset: Name = option("data set, see `lidfl list`", "digits")
     partition: str = option("how images are dealt to clients")
     split: str = option("train:validation:test within each client")
     num_clients: int = option("m, how many clients there are")
@@ -43,7 +52,7 @@ class Experiment:
     assumed_byzantine_fraction: float = option(
         "what server and honest clients take that fraction to be (-1: what it is)", -1.0
     )
-    model: str = option("model, or your own as package.module:function")
+    model: Name = option("model, or your own as package.module:function or ./file.py:function")
     method: str = option(
         "lidfl, lidfl-ranked, oracle, or an aggregator for one model: fedavg, gm, norm, …", "lidfl"
     )
@@ -61,7 +70,7 @@ class Experiment:
     balance: bool = option("undo what changes a model but not its function: scales and offsets", paper=False)
     reach: float = option("a voter puts last what lies beyond so many of its own updates (0: no bound)", paper=0.0)
     lookahead: int = option("gradient steps that a voter takes before it judges a model", paper=0)
-    attack: str = option("what Byzantine clients send as updates", "sign_flip")
+    attack: Name = option("what Byzantine clients send as updates", "sign_flip")
     vote_attack: str = option("how Byzantine clients vote", "worst")
     list_size: int = option(
         "q, how many models the server keeps (default: num_clients // num_honest; lidfl-ranked: 4 times that)"
@@ -80,8 +89,10 @@ class Experiment:
     engine: str = option("how local trainings are computed: auto, sparse, linear, native, loop or vmap", "auto")
     device: str = option("where to compute, e.g. cpu or cuda", "cpu")
     out: str = option("run directory (default: runs/<name>-<seed>)")
+    plugin: str = option("a file of your own attacks, rules, models, …, loaded first; several joined by ;", "")
 
     def __post_init__(self) -> None:
+        self._take_over()
         self._check_types()
         if self._is_open("partition"):
             self._fill(dealt_by_itself(self.dataset))
@@ -137,7 +148,7 @@ class Experiment:
         if self.keeps_list and several and self.election in SINGLE_CHOICE:
             cautions.append(
                 f"several candidates a round under {self.election}: honest votes split over them, and colluding "
-                "voters can remove them all; set --election ranked, which keeps one for any number of candidates"
+                'voters can remove them all; set election="ranked", which keeps one for any number of candidates'
             )
         if self.list_size < self.smallest_list:
             cautions.append(
@@ -175,7 +186,7 @@ class Experiment:
         """An experiment with every value filled in, of which nothing is looked up or checked but types."""
         experiment = object.__new__(cls)
         for setting in fields(cls):
-            object.__setattr__(experiment, setting.name, settings.get(setting.name, setting.default))
+            experiment._write(setting.name, settings.get(setting.name, setting.default))
         experiment._check_types()
         experiment._fill_in()
         return experiment
@@ -191,6 +202,16 @@ class Experiment:
     def differences(self, other: "Experiment") -> list[str]:
         """The names of the settings in which two experiments differ."""
         return [f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)]
+
+    def _take_over(self) -> None:
+        """Turn what is the user's own into names: objects and files, which are recorded with their digests."""
+        for name in REGISTRIES:
+            if not isinstance(getattr(self, name), str | None):
+                self._write(name, name_of(name, getattr(self, name)))
+        files = [self.plugin] if isinstance(self.plugin, str | Path) else [*self.plugin]
+        if isinstance(self.model, str):
+            files.append(own_file(self.model))
+        self._write("plugin", load_recorded(files))
 
     def _fill_in(self) -> None:
         """Fill in what was left open."""
@@ -210,8 +231,11 @@ class Experiment:
         """Give each of these settings its value if it is still open."""
         for name in values.keys() & {f.name for f in fields(self)}:
             if self._is_open(name):
-                # The one place where a frozen experiment is written to: while it is being made.
-                object.__setattr__(self, name, values[name])
+                self._write(name, values[name])
+
+    def _write(self, name: str, value: Any) -> None:
+        """The one place where a frozen experiment is written to: while it is being made."""
+        object.__setattr__(self, name, value)
 
     def _default_name(self) -> str:
         parts = [self.dataset, self.model, self.method_label]
@@ -222,7 +246,7 @@ class Experiment:
         for setting in fields(self):
             value = getattr(self, setting.name)
             if setting.type is float and type(value) is int:
-                object.__setattr__(self, setting.name, float(value))
+                self._write(setting.name, float(value))
             else:
                 checks.check_type(setting.name, setting.type, value)
 

@@ -19,6 +19,7 @@ from lidfl.learning.client import Measure
 from lidfl.learning.judges import judge
 from lidfl.learning.models import build_model
 from lidfl.learning.parameters import Network
+from lidfl.plugins import in_a_line
 from lidfl.protocol import Canonical
 from lidfl.seeds import rng_for, seed_for
 from lidfl.settings.experiment import Experiment
@@ -48,9 +49,7 @@ def check_device_is_there(device: str) -> None:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise LidflError(
-            f"device '{device}' cannot be used here ({reason}); set device (--device) to cpu"
-        ) from None
+        raise LidflError(f"device '{device}' cannot be used here ({reason}); set device=\"cpu\"") from None
 
 
 def build_network(experiment: Experiment, data: FederatedData) -> Network:
@@ -59,19 +58,34 @@ def build_network(experiment: Experiment, data: FederatedData) -> Network:
     module = build_model(experiment.model, data.image_shape, data.num_classes, seed).to(experiment.device)
     network = Network(module)
     sample = data.train.images[:2]
-    try:
-        logits = network.apply(network.unflatten(network.initial()), sample, training=False)
-    except (RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+    logits = _tried(network, sample, experiment.model)
+    if looks_up(module):
+        for split in (data.train, data.validation, data.test):  # any image may hold the index that is too large
+            _tried(network, split.images, experiment.model)
+    if not isinstance(logits, torch.Tensor):
         raise LidflError(
-            f"model '{experiment.model}' does not take images of {data.image_shape}: {reason}"
-        ) from None
+            f"model '{experiment.model}' gives a {type(logits).__name__}; it must give its logits alone, a tensor"
+        )
     if logits.shape != (len(sample), data.num_classes):
         raise LidflError(
             f"model '{experiment.model}' gives outputs of shape {tuple(logits.shape[1:])}; "
             f"{experiment.dataset} has {data.num_classes} classes, so it must be ({data.num_classes},)"
         )
     return network
+
+
+def _tried(network: Network, images: torch.Tensor, name: str) -> object:
+    """What a model makes of images; where it fails, why."""
+    try:
+        return network.apply(network.unflatten(network.initial()), images, training=False)
+    except Exception as error:  # a user's own code may raise anything
+        shape = tuple(images.shape[1:])
+        raise LidflError(f"model '{name}' does not take images of {shape}: {in_a_line(error)}") from error
+
+
+def looks_up(module: torch.nn.Module) -> bool:
+    """Whether a model looks numbers up in a table, which may be too short for them."""
+    return any(isinstance(part, torch.nn.Embedding | torch.nn.EmbeddingBag) for part in module.modules())
 
 
 def measure_of(experiment: Experiment, num_classes: int) -> Measure:

@@ -101,7 +101,7 @@ class Workshop:
         try:
             return ENGINES[name](self.network, self.work, self.images, self.labels)
         except NativeUnavailable as reason:
-            raise LidflError(f"{reason}; set engine (--engine) to loop") from None
+            raise LidflError(f'{reason}; set engine="loop"') from None
 
     def _trial_jobs(self) -> Jobs:
         """A few steps of a few clients, to try engines with."""

@@ -14,6 +14,7 @@ import joblib
 import torch
 
 from lidfl.errors import LidflError
+from lidfl.plugins import absolute, load_recorded
 from lidfl.runs.loop import drive
 from lidfl.runs.server import Server, first_list
 from lidfl.settings.experiment import Experiment
@@ -34,6 +35,7 @@ def run_one(experiment: Experiment, threads: int) -> Ended:
     """Run or resume one experiment in a worker; whatever goes wrong is brought back, not raised."""
     torch.set_num_threads(threads)
     try:
+        load_recorded(experiment.plugin)  # a worker has not seen it yet
         run(experiment, resume=True)
     except Exception as error:
         reason = str(error) if isinstance(error, LidflError) else traceback.format_exc()
@@ -45,7 +47,7 @@ def run_all(sweep: Sweep, workers: int, threads: int = 1, backend: str = "local"
     """Run what is not finished, several runs at a time, and yield each as it ends."""
     waiting = sweep.waiting
     if backend != "local":  # a cluster's workers have other working directories
-        waiting = [e.with_settings(out=str(Path(e.out).resolve())) for e in waiting]
+        waiting = [e.with_settings(out=str(Path(e.out).resolve()), plugin=absolute(e.plugin)) for e in waiting]
     calls = (joblib.delayed(run_one)(experiment, threads) for experiment in waiting)
     # joblib's Ray backend can only hand over all results at the end.
     order = "list" if backend == "ray" else "generator_unordered"
@@ -54,7 +56,7 @@ def run_all(sweep: Sweep, workers: int, threads: int = 1, backend: str = "local"
     except BrokenExecutor:
         raise LidflError(
             "a worker process was killed, most often for want of memory; finished runs are kept, and the same "
-            "command goes on with the others: fewer --workers need less"
+            "command goes on with the others: fewer workers=… need less"
         ) from None
 
 

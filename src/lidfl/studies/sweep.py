@@ -15,7 +15,7 @@ differs from one to the next:
     eval_every = 50
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from itertools import product
@@ -58,9 +58,9 @@ class Sweep:
         return [(e, directory.summary()) for e, directory in finished if directory.is_finished]
 
 
-def read_sweep(path: Path, out: Path | None = None, scale: float = 1.0) -> Sweep:
-    """The sweep in a TOML file; `scale` makes every run longer or shorter."""
-    settings = read_toml(path)
+def read_sweep(path: Path, out: Path | None = None, scale: float = 1.0, plugin: Sequence[Path] = ()) -> Sweep:
+    """The sweep in a TOML file; `scale` makes every run longer or shorter, and every run takes the plugins."""
+    settings = read_toml(path) | ({"plugin": tuple(plugin)} if plugin else {})
     groups = settings.pop("groups", {})
     name = settings.pop("name", path.stem)
     layout = {key: settings.pop(key) for key in ("rows", "columns", "value") if key in settings}
@@ -79,7 +79,9 @@ def read_sweep(path: Path, out: Path | None = None, scale: float = 1.0) -> Sweep
 
 def expand(settings: Mapping[str, Any]) -> Iterator[Settings]:
     """Every combination of the listed values, the last list varying fastest."""
-    choices = [value if isinstance(value, list) else [value] for value in settings.values()]
+    choices = [
+        value if isinstance(value, list) and name != "plugin" else [value] for name, value in settings.items()
+    ]
     for values in product(*choices):
         yield dict(zip(settings, values, strict=True))
 

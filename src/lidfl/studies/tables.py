@@ -95,7 +95,7 @@ def _refuse_pooling(experiments: Sequence[Experiment], rows: str, place: tuple[s
         values = ", ".join(distinct(experiments, varying[0]))
         raise LidflError(
             f"the runs of {' × '.join(place)} differ in {varying[0]} ({values}), not only in their seeds; "
-            f'make it a row, with --rows "{rows} {varying[0]}", or a column'
+            f'make it a row, with rows="{rows} {varying[0]}", or a column'
         )
 
 

@@ -26,7 +26,9 @@ Groups: TypeAlias = list[NDArray[np.int64]]
 
 P = ParamSpec("P")
 
-aggregator: Registry[Parameters | Groups] = Registry("aggregator", frozenset({"num_honest", "rng"}))
+aggregator: Registry[Parameters | Groups] = Registry(
+    "aggregator", frozenset({"num_honest", "rng"}), given=("updates",)
+)
 
 
 def finitely(rule: Callable[P, Parameters]) -> Callable[P, Parameters]:

@@ -1,0 +1,30 @@
+"""Whether a run may be resumed with some settings: what is done must be what they say."""
+
+from pathlib import Path
+
+from lidfl.errors import LidflError
+from lidfl.plugins import what_changed
+from lidfl.settings.experiment import Experiment
+
+MAY_DIFFER = {"name", "out", "rounds", "device", "plugin"}
+"""Settings that a resumed run may change: none of them alters a round that is already done.
+
+Of plugins the content counts, not where they are.
+"""
+
+
+def check_same(path: Path, before: Experiment, now: Experiment) -> None:
+    """Refuse to go on with other settings, or with other code, than a run was begun with."""
+    other = what_changed(before.plugin, now.plugin)
+    if other:
+        raise LidflError(
+            f"{other} since {path} was begun; resume with the same file, or set out=… to start another run"
+        )
+    for name in before.differences(now):
+        if name not in MAY_DIFFER:
+            raise LidflError(
+                f"{path} was run with {name} = {getattr(before, name)!r}, not {getattr(now, name)!r}; "
+                "resume with the same settings, or set out=… to start another run"
+            )
+    if now.rounds < before.rounds:
+        raise LidflError(f"{path} was run with {before.rounds} rounds; a resumed run can only have more")
