@@ -11,8 +11,8 @@ PYTHON = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    pick, api = PYTHON
-    exec(api, {"__name__": "readme"})
+    pick, *api = PYTHON
+    exec("\n".join(api), {"__name__": "readme"})
     exec('import lidfl\nlidfl.pick("runs/first", client=3, out="mine.safetensors")\n' + pick, {})
     assert (tmp_path / "runs" / "mine" / "summary.json").exists()
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from enum import Enum
 from time import perf_counter
 from typing import Protocol, TypeAlias
 
@@ -59,7 +60,20 @@ class Progress:
     record: RoundRecord
 
 
-Observer: TypeAlias = Callable[[Progress], None]
+class Signal(Enum):
+    """What an observer may answer."""
+
+    STOP = "stop"
+
+    def __repr__(self) -> str:
+        return f"lidfl.{self.name}"
+
+
+STOP = Signal.STOP
+"""The answer that ends a run after this round, with a summary; resumed, it goes on."""
+
+Observer: TypeAlias = Callable[[Progress], object]
+"""Is shown every round; what it answers does not matter, unless it is STOP."""
 
 
 def play(
@@ -72,20 +86,19 @@ def play(
 ) -> State:
     """All rounds that are left, with checkpoints on the way and one more when the user interrupts."""
     state = directory.restore(experiment.device) or State(0, start())
-    diverged = ended_diverged(experiment, directory, state)
-    if state.rounds_done < experiment.rounds and not diverged:
+    ended = ended_diverged(experiment, directory, state)
+    if state.rounds_done < experiment.rounds and not ended:
         directory.unfinish()
     with closing(RecordWriter(directory.rounds_file)) as records:
         try:
-            while state.rounds_done < experiment.rounds and not diverged:
+            while state.rounds_done < experiment.rounds and not ended:
                 if state.rounds_done % experiment.checkpoint_every == 0:
                     save(state, records, directory)
                 following, record = play_round(experiment, server, federation, state)
                 records.append(record)  # before the state: a record too many is cut off, one too few is lost
                 state = following
-                if observe:
-                    observe(Progress(experiment, state.models, record))
-                diverged = has_diverged(experiment, record)
+                answer = observe(Progress(experiment, state.models, record)) if observe else None
+                ended = answer is STOP or has_diverged(experiment, record)
         except KeyboardInterrupt:
             save(state, records, directory)
             raise

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from lidfl.runs.directory import RunDirectory, Summary
+from lidfl.runs.loop import has_diverged
 from lidfl.runs.state import State
 from lidfl.settings.experiment import Experiment
 
@@ -14,10 +15,13 @@ from lidfl.settings.experiment import Experiment
 def summarise(experiment: Experiment, state: State, directory: RunDirectory) -> Summary:
     """A run without its accuracies, which not everybody can tell.
 
-    A run whose single model diverged stops there, says when, and keeps its accuracy for the rounds left.
+    A run whose single model diverged stops there, says when, and keeps its accuracy for the rounds left. One that
+    an observer stopped says when, too.
     """
     records = list(directory.records())
     seconds = sum(record.seconds for record in records)
+    early = state.rounds_done if state.rounds_done < experiment.rounds else None
+    diverged = has_diverged(experiment, records[-1])
     margins = [record.margin for record in records if record.margin is not None]
     return {
         "rounds": experiment.rounds,
@@ -26,7 +30,8 @@ def summarise(experiment: Experiment, state: State, directory: RunDirectory) -> 
         "smallest_margin": min(margins, default=None),
         "candidates_per_round": sum(len(record.born) for record in records) / len(records),
         "rounds_skipped": state.skipped,
-        "diverged_at": state.rounds_done if state.rounds_done < experiment.rounds else None,
+        "diverged_at": early if diverged else None,
+        "stopped_at": None if diverged else early,
         "list_size": experiment.list_size,
         "num_byzantine": experiment.num_byzantine,
         "experiment": asdict(experiment),
