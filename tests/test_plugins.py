@@ -11,7 +11,7 @@ from lidfl.learning.models import build_model
 from lidfl.plugins import absolute, load_recorded
 from lidfl.registry import Registry
 from lidfl.studies.running import run_all
-from lidfl.studies.sweep import read_sweep
+from lidfl.studies.sweep import Sweep, read_sweep
 from tests.command import lidfl_here
 
 MINE = '''
@@ -125,11 +125,14 @@ def test_the_workers_of_a_sweep_load_plugins_too(here: Path) -> None:
     Path("sweep.toml").write_text(
         'attack = ["backwards", "backwards:strength=9"]\nrounds = 2\nnum_clients = 6\nlocal_steps = 1\n'
     )
-    sweep = read_sweep(Path("sweep.toml"), plugin=[Path("mine.py")])
-    assert [ended.error for ended in run_all(sweep, workers=2)] == [None, None]
-    assert read_sweep(Path("sweep.toml"), plugin=[Path("mine.py")]).waiting == []
+
+    def sweep() -> Sweep:  # whole paths: workers may have been started by other tests, elsewhere
+        return read_sweep(here / "sweep.toml", here / "runs", plugin=[here / "mine.py"])
+
+    assert [ended.error for ended in run_all(sweep(), workers=2)] == [None, None]
+    assert sweep().waiting == []
     Path("mine.py").write_text(MINE.format(attack="backwards") + "# later\n")
-    assert len(read_sweep(Path("sweep.toml"), plugin=[Path("mine.py")]).waiting) == 2, "other code, other runs"
+    assert len(sweep().waiting) == 2, "other code, other runs"
 
 
 def test_a_sweep_file_may_name_plugins_without_multiplying_runs(here: Path) -> None:
