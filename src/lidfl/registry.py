@@ -145,6 +145,11 @@ class Registry(Generic[R]):
         """Name, options with their defaults, and one line of help, for every registered function."""
         return [(name, self._options_text(name), self._summary(name)) for name in self]
 
+    def options(self, name: str) -> dict[str, Any]:
+        """The options of a registered function with their defaults; None where one has to be given."""
+        options = _options(self.functions[name], self.context).values()
+        return {option.name: None if option.default is option.empty else option.default for option in options}
+
     def _options_text(self, name: str) -> str:
         options = _options(self.functions[name], self.context).values()
         return ", ".join(o.name if o.default in (o.empty, "") else f"{o.name}={o.default}" for o in options)

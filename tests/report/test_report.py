@@ -83,7 +83,11 @@ def test_the_report_of_a_results_file_imports_nothing_that_it_names(trap: Path) 
 @pytest.mark.parametrize(
     ("sources", "formats", "message"),
     [
-        (["nowhere"], ["svg"], "there is no nowhere; name a run directory, a folder of runs or a results file"),
+        (
+            ["nowhere"],
+            ["svg"],
+            "there is no nowhere; name a run directory, a folder of runs or a results file: there is run",
+        ),
         (["."], ["svg"], "there are no finished runs in ."),
         (["broken.json"], ["svg"], "broken.json is not a results file of `lidfl reproduce`"),
         (["empty.json"], ["svg"], "there are no results in empty.json"),

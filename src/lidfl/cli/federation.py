@@ -12,6 +12,7 @@ from rich.console import Console
 
 from lidfl.cli.display import print_result, shown
 from lidfl.cli.flags import given_flags, with_flags
+from lidfl.cli.output import write_json
 from lidfl.cli.run import FROM_DATA, RunOptions
 from lidfl.errors import LidflError
 from lidfl.settings.experiment import Experiment
@@ -51,12 +52,13 @@ class FederationOptions(RunOptions):
         require_flower()
         if self.insecure:
             warning = "INSECURE: no TLS, no node keys; anybody who reaches the port can vote"
-            Console().print(warning, style="bold red")
+            Console(stderr=self.json).print(warning, style="bold red")
         playing = self._of_app(self.app) if self.app else self._of_experiment()
-        with shown(playing.experiment, title=playing.title, again=playing.again, quiet=self.quiet) as observe:
+        silent = self.quiet or self.json
+        with shown(playing.experiment, title=playing.title, again=playing.again, quiet=silent) as observe:
             how = dict(resume=self.resume, overwrite=self.overwrite, insecure=self.insecure)
             summary = playing.play(**how, observe=observe)
-        print_result(playing.experiment, summary)
+        write_json(summary) if self.json else print_result(playing.experiment, summary)
 
     def _of_experiment(self) -> Playing:
         experiment = Experiment.of(self.settings())

@@ -4,11 +4,13 @@ Nothing that takes long to load is imported before a command is known and its wo
 altair and joblib wait until a command calls for them.
 """
 
+import difflib
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import tyro
@@ -31,9 +33,16 @@ COMMANDS = {
     "server": "server.Server",
     "node": "node.Node",
     "init-flower": "init_flower.InitFlower",
+    "completion": "completion.Completion",
 }
 """Each command with its module and class in this room."""
-DESCRIPTION = "Federated learning that survives a malicious majority."
+DESCRIPTION = """Federated learning that survives a malicious majority.
+
+`lidfl` alone shows what one can do next, `lidfl --version` which version this is, and `lidfl completion bash`
+writes what makes the Tab key complete commands and options (zsh and tcsh too).
+
+Exit codes: 0 done; 1 a fault of lidfl itself, with a traceback; 2 what you can mend, told in one line on standard
+error; 130 stopped by Ctrl-C or asked to end, with nothing lost."""
 
 
 def main() -> None:
@@ -53,14 +62,22 @@ def parse(arguments: Sequence[str]) -> Callable[[], None]:
     """The command that words stand for, ready to be called."""
     refuse_old_flags(arguments)
     name = arguments[0] if arguments else ""
-    parsed: Callable[[], None]
     if name in COMMANDS:
-        parsed = tyro.cli(command_class(name), args=arguments[1:], prog=f"lidfl {name}")
-    else:  # a slip, or a call for help
-        every = {known: command_class(known) for known in COMMANDS}
-        parsed = tyro.extras.subcommand_cli_from_dict(
-            every, args=list(arguments), prog="lidfl", description=DESCRIPTION
-        )
+        parsed: Callable[[], None] = tyro.cli(command_class(name), args=arguments[1:], prog=f"lidfl {name}")
+        return parsed
+    if name in SAID_AT_ONCE:
+        return SAID_AT_ONCE[name]
+    if not name.startswith("-"):
+        raise LidflError(f"there is no command '{name}'; {meant(name)}")
+    return all_commands(arguments)
+
+
+def all_commands(arguments: Sequence[str]) -> Callable[[], None]:
+    """What words that name no command stand for: help, or the script by which a shell completes them all."""
+    every = {known: command_class(known) for known in COMMANDS}
+    parsed: Callable[[], None] = tyro.extras.subcommand_cli_from_dict(
+        every, args=list(arguments), prog="lidfl", description=DESCRIPTION
+    )
     return parsed
 
 
@@ -68,6 +85,29 @@ def command_class(name: str) -> Any:
     """The class of a command."""
     module, _, attribute = COMMANDS[name].partition(".")
     return getattr(import_module(f"lidfl.cli.{module}"), attribute)
+
+
+def meant(name: str) -> str:
+    """The command that was probably meant, or all there are."""
+    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    return f"did you mean 'lidfl {close[0]}'?" if close else f"choose from {', '.join(COMMANDS)}"
+
+
+def say_what_next() -> None:
+    """Print what one can do next."""
+    from lidfl.cli.guide import guide
+
+    sys.stdout.write(f"{DESCRIPTION.splitlines()[0]} What next?\n\n{guide(Path())}")
+
+
+def say_version() -> None:
+    """Print which lidfl this is."""
+    from importlib.metadata import version
+
+    sys.stdout.write(f"lidfl {version('lidfl')}\n")
+
+
+SAID_AT_ONCE = {"": say_what_next, "--version": say_version}
 
 
 def refuse_old_flags(arguments: Sequence[str]) -> None:

@@ -3,12 +3,13 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
+from lidfl.cli.output import write_json
 from lidfl.errors import LidflError
 
 if TYPE_CHECKING:
@@ -31,10 +32,18 @@ class Pick:
     """What to make of the list (default: as the run says): best, average, soup, tuned, joined."""
     out: Path | None = None
     """File to write the chosen model to (default: in the run directory)."""
+    json: bool = False
+    """Write it for programs."""
 
     def __call__(self) -> None:
         """Judge the list and print how it looks to the client."""
         choice = self._choice()
+        if self.json:
+            write_json(as_dict(choice))
+        else:
+            self._print(choice)
+
+    def _print(self, choice: "Choice") -> None:
         table = Table("model", "validation loss", "accuracy", "")
         for position, model in enumerate(choice.ids):
             mark = "← chosen" if position == choice.position else ""
@@ -47,9 +56,9 @@ class Pick:
         console.print(f"written to {choice.path}", highlight=False, soft_wrap=True)
 
     def _choice(self) -> "Choice":
-        from lidfl.runs.directory import RunDirectory
+        from lidfl.runs.nearby import require_run
 
-        RunDirectory(self.run).experiment()  # before anything takes long: is there a run at all?
+        require_run(self.run)  # before anything takes long
         if self.app is None:
             from lidfl.runs.picking import pick
 
@@ -62,3 +71,11 @@ class Pick:
         if self.client is None or self.dataset:
             raise LidflError("--app goes with --client, the number of a node, and without --dataset")
         return pick_from(self.run, read_app(self.app, {}), client=self.client, out=self.out)
+
+
+def as_dict(choice: "Choice") -> dict[str, Any]:
+    """How the list looks to the client, and what it takes."""
+    columns = zip(choice.ids, choice.losses, choice.accuracies, strict=True)
+    models = [dict(model=model, validation_loss=loss, accuracy=accuracy) for model, loss, accuracy in columns]
+    chosen = None if choice.position is None else choice.ids[choice.position]
+    return dict(models=models, chosen=chosen, accuracy=choice.accuracy, file=str(choice.path))

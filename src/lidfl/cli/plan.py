@@ -1,12 +1,11 @@
 """`lidfl plan`: what the guarantee promises."""
 
-import json
-import sys
 from dataclasses import dataclass
 
 from rich.console import Console
 
 from lidfl.cli.flags import given_flags, with_flags
+from lidfl.cli.output import write_json
 from lidfl.theory import Question
 
 
@@ -24,7 +23,7 @@ class PlanOptions:
         given = given_flags(self, Question)
         made = plan(Question(**given))
         if self.json:
-            sys.stdout.write(json.dumps(as_dict(made), indent=1, ensure_ascii=False) + "\n")
+            write_json(as_dict(made))
         else:
             from lidfl.theory.view import as_rich
 

@@ -9,6 +9,7 @@ from rich.table import Table
 from lidfl.adversaries.attacks import attack
 from lidfl.adversaries.vote_attacks import vote_attack
 from lidfl.cli.flags import PluginFlag
+from lidfl.cli.output import write_json
 from lidfl.data import dataset
 from lidfl.data.partitions import partition
 from lidfl.learning.models import model
@@ -39,9 +40,15 @@ class ListRegistered:
     plugin: PluginFlag = ()
     """A file of your own, whose rules are shown too; may be given again."""
 
+    json: bool = False
+    """Write it for programs."""
+
     def __call__(self) -> None:
         """Print a table of each kind."""
         load_recorded(self.plugin)
+        if self.json:
+            write_json({registry.kind: as_dicts(registry) for registry in REGISTRIES})
+            return
         console = Console()
         for registry in REGISTRIES:
             table = Table("name", "options", "what it is", title=registry.kind, title_justify="left", expand=True)
@@ -49,3 +56,9 @@ class ListRegistered:
             for row in registry.describe():
                 table.add_row(*row)
             console.print(table)
+
+
+def as_dicts(registry: Registry[Any]) -> list[dict[str, Any]]:
+    """Everything of one kind: its name, its options with their defaults, and what it is."""
+    described = registry.describe()
+    return [dict(name=name, options=registry.options(name), what=what) for name, _, what in described]

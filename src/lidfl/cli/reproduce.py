@@ -8,6 +8,7 @@ import tyro
 from rich.console import Console
 
 from lidfl.cli.display import saying_how_to_go_on, watch
+from lidfl.cli.output import write_json
 from lidfl.errors import LidflError
 
 
@@ -35,14 +36,16 @@ class Reproduce:
     """Run nothing, compare what is there."""
     page: Path | None = None
     """Also write all that is kept, of every experiment, as a page of Markdown."""
+    json: bool = False
+    """Write each comparison for programs, and how it gets on to standard error."""
 
     def __call__(self) -> None:
         """Run what is not finished, then compare."""
         from lidfl.studies import page, paper
 
-        console = Console()
+        console = Console(stderr=self.json)
         if self.name == "list":
-            console.print("\n".join(paper.names()), highlight=False)
+            write_json(paper.names()) if self.json else console.print("\n".join(paper.names()), highlight=False)
             return
         for name in paper.names() if self.name == "all" else [self.name]:
             self.one(name, console)
@@ -51,7 +54,7 @@ class Reproduce:
 
     def one(self, name: str, console: Console) -> None:
         """One experiment."""
-        from lidfl.studies.paper import compare, compared_as_rich, planned
+        from lidfl.studies.paper import compare, compared_as_dict, compared_as_rich, planned
         from lidfl.studies.store import Shelf
 
         sweep = planned(
@@ -66,7 +69,11 @@ class Reproduce:
             with saying_how_to_go_on(console):
                 failed = watch(len(missing.waiting), run_all(missing, self.workers), console)
         shelf.keep(sweep)
-        console.print(compared_as_rich(*compare(sweep, shelf.results(sweep))))
-        console.print("ours ± deviation over seeds, (the paper's), difference", highlight=False)
+        grid, cells = compare(sweep, shelf.results(sweep))
+        if self.json:
+            write_json(compared_as_dict(name, cells))
+        else:
+            console.print(compared_as_rich(grid, cells))
+            console.print("ours ± deviation over seeds, (the paper's), difference", highlight=False)
         if failed:
             raise LidflError(f"{len(failed)} runs failed; the next call tries them again")

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from lidfl.cli.display import print_result, shown
 from lidfl.cli.flags import PluginFlag, given_flags, with_flags
+from lidfl.cli.output import write_json
 from lidfl.errors import LidflError
 from lidfl.files import read_toml
 from lidfl.settings.checks import refuse_cautions
@@ -38,6 +39,8 @@ class RunOptions:
     """Show nothing while it runs."""
     plugin: PluginFlag = ()
     """A file of your own attacks, rules or models, loaded first and recorded; may be given again."""
+    json: bool = False
+    """Show nothing while it runs, and write its summary for programs."""
     live: int = 0
     """A port of this machine for a page that shows the run while it goes, and for its metrics."""
 
@@ -50,7 +53,10 @@ class RunOptions:
             raise LidflError("--from-round goes with --resume")
         from lidfl.simulation.simulator import run  # torch, now that all words are right
 
-        with shown(experiment, quiet=self.quiet) as observe, on_a_page(experiment, self.live, observe) as watched:
+        with (
+            shown(experiment, quiet=self.quiet or self.json) as observe,
+            on_a_page(experiment, self.live, observe) as watched,
+        ):
             summary = run(
                 experiment,
                 resume=self.resume,
@@ -58,7 +64,7 @@ class RunOptions:
                 from_round=self.from_round,
                 observe=watched,
             )
-        print_result(experiment, summary)
+        write_json(summary) if self.json else print_result(experiment, summary)
 
     def settings(self) -> dict[str, Any]:
         """The settings of the file, and over them the flags that were given."""
@@ -81,7 +87,7 @@ def on_a_page(experiment: Experiment, port: int, observe: "Observer | None") -> 
         return observe(progress) if observe else None
 
     with served(watch, port) as address:
-        Console().print(f"live at {address}", highlight=False)
+        Console(stderr=observe is None).print(f"live at {address}", highlight=False)
         yield both
 
 

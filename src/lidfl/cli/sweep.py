@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -13,6 +13,7 @@ from rich.table import Table
 
 from lidfl.cli.display import saying_how_to_go_on, watch
 from lidfl.cli.flags import PluginFlag
+from lidfl.cli.output import write_json
 from lidfl.errors import LidflError
 
 if TYPE_CHECKING:
@@ -39,23 +40,45 @@ class SweepRuns:
     """A file of your own attacks, rules or models, which every run loads first; may be given again."""
     dry_run: bool = False
     """Only say how many runs there are and how long they will take."""
+    json: bool = False
+    """With --dry-run: write it for programs."""
 
     def __call__(self) -> None:
         """Run what is not finished, or say what that would take."""
         from lidfl.studies.sweep import read_sweep
 
-        console, sweep = Console(), read_sweep(self.file, self.out, plugin=self.plugin)
+        if self.json and not self.dry_run:
+            raise LidflError("--json goes with --dry-run; for results use lidfl table --json")
+        console, sweep = Console(stderr=self.json), read_sweep(self.file, self.out, plugin=self.plugin)
         waiting = len(sweep.waiting)
         console.print(f"{sweep.name}: {len(sweep.runs)} runs, {waiting} to do, in {sweep.out}", highlight=False)
         from lidfl.studies.running import cluster, estimate, run_all
 
         if self.dry_run:
-            console.print(estimate_table(list(estimate(sweep)), self.workers))
+            estimates = list(estimate(sweep))
+            if self.json:
+                write_json(estimates_as_dicts(estimates))
+            else:
+                console.print(estimate_table(estimates, self.workers))
             return
         with cluster(self.backend, self.address), saying_how_to_go_on(console):
             failed = watch(waiting, run_all(sweep, self.workers, self.threads, self.backend), console)
         if failed:
             raise LidflError(f"{len(failed)} of {waiting} runs failed; the next call tries them again")
+
+
+def estimates_as_dicts(estimates: "Sequence[Estimate]") -> list[dict[str, Any]]:
+    """What a sweep will take, kind by kind, for programs."""
+    return [
+        dict(
+            method=kind.kind.method_label,
+            attack=kind.kind.attack,
+            byzantine_fraction=kind.kind.byzantine_fraction,
+            runs=kind.runs,
+            seconds=kind.seconds,
+        )
+        for kind in estimates
+    ]
 
 
 def estimate_table(estimates: "Sequence[Estimate]", workers: int) -> Table:

@@ -8,6 +8,8 @@ from typing import Literal
 import tyro
 from rich.console import Console
 
+from lidfl.cli.output import write_json
+
 
 @dataclass
 class TableOfResults:
@@ -23,6 +25,8 @@ class TableOfResults:
     """What to show, from the runs' summaries."""
     format: Literal["terminal", "csv", "markdown", "latex"] = "terminal"
     """How to write it."""
+    json: bool = False
+    """Write it for programs: every cell with the values of its seeds."""
 
     def __call__(self) -> None:
         """Print the table."""
@@ -31,7 +35,9 @@ class TableOfResults:
         results = tables.read_results(self.sweep)
         rows = self.rows or tables.rows_that_tell_apart(results, self.columns)
         grid = tables.tabulate(results, rows, self.columns, self.value)
-        if self.format == "terminal":
+        if self.json:
+            write_json(tables.as_dict(grid, self.columns, self.value))
+        elif self.format == "terminal":
             Console().print(tables.as_rich(grid))
         else:
             written = {"csv": tables.as_csv, "markdown": tables.as_markdown, "latex": tables.as_latex}

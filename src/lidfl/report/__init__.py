@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lidfl.errors import LidflError
+from lidfl.runs.nearby import way_to_a_run
 
 FORMATS = ("svg", "pdf", "png")
 """The files that a figure can be written to."""
@@ -62,7 +63,10 @@ def check_sources(sources: Sequence[Path]) -> None:
         raise LidflError("name a run directory, a folder of runs or a results file")
     for source in sources:
         if not source.exists():
-            raise LidflError(f"there is no {source}; name a run directory, a folder of runs or a results file")
+            raise LidflError(
+                f"there is no {source}; name a run directory, a folder of runs or a results file: "
+                + way_to_a_run(source)
+            )
 
 
 def default_place(sources: Sequence[Path]) -> Path:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
@@ -123,6 +124,25 @@ def compared_as_rich(grid: Grid, cells: Sequence[Compared]) -> Table:
     for row in grid.rows:
         table.add_row(row, *(texts[row, column] for column in grid.columns))
     return table
+
+
+def compared_as_dict(name: str, cells: Sequence[Compared]) -> dict[str, Any]:
+    """For programs: every cell of ours beside the paper's."""
+    return dict(
+        experiment=name,
+        cells=[
+            dict(
+                row=cell.row,
+                column=cell.column,
+                mean=cell.ours.mean,
+                deviation=cell.ours.deviation,
+                values=cell.ours.values,
+                paper=cell.paper,
+                difference=cell.difference,
+            )
+            for cell in cells
+        ],
+    )
 
 
 def _text(cell: Compared) -> str:

@@ -2,11 +2,12 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from math import inf, isnan, nan
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from rich.table import Table
 
@@ -57,6 +58,13 @@ class Grid:
     def cell(self, row: str, column: str) -> Cell:
         """A cell, empty if nothing was run there."""
         return self.cells.get((row, column), Cell(()))
+
+    def filled(self) -> Iterator[tuple[str, str, Cell]]:
+        """Row, column and content of every cell in which something was run."""
+        for row in self.rows:
+            for column in self.columns:
+                if self.cell(row, column).values:
+                    yield row, column, self.cell(row, column)
 
 
 def read_results(folder: Path) -> list[Result]:
@@ -143,6 +151,15 @@ def distinct(experiments: Iterable[Experiment], name: str) -> tuple[str, ...]:
 def _seen(names: Iterable[str]) -> tuple[str, ...]:
     """Each name once, in the order of first sight."""
     return tuple(dict.fromkeys(names))
+
+
+def as_dict(grid: Grid, columns: str, value: str) -> dict[str, Any]:
+    """For programs: what rows and columns stand for, and every cell with the values of its seeds."""
+    cells = [
+        dict(row=row, column=column, mean=cell.mean, deviation=cell.deviation, values=cell.values)
+        for row, column, cell in grid.filled()
+    ]
+    return dict(rows=grid.corner, columns=columns, value=value, cells=cells)
 
 
 def as_rich(grid: Grid) -> Table:
