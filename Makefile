@@ -2,14 +2,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-federation check bench bench-check format clean
+.PHONY: setup demo test test-federation test-package check docs reference pictures lock bench bench-check format clean
 
 setup: .venv/ready
 
-.venv/ready: pyproject.toml constraints.txt
+# Everything has the hash that requirements.lock says, but for torch, whose build depends on the machine.
+.venv/ready: pyproject.toml constraints.txt requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/pip install --quiet --require-hashes --no-deps --requirement requirements.lock
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/pip check || { echo "requirements.lock is behind pyproject.toml: make lock"; exit 1; }
 	@touch $@
+
+lock: .venv/ready
+	PATH="$(BIN):$$PATH" $(BIN)/python -m handbook.lock
 
 demo: .venv/ready
 	$(BIN)/lidfl demo
@@ -26,10 +33,25 @@ test-federation: .venv/ready
 	    echo code $$($(BIN)/python -m tests.flower.fingerprint); $(BIN)/python -m pytest -m federation -vv \
 	    --no-header --durations=0 --durations-min=1 --color=no; } | tee results/federation.txt
 
-check: .venv/ready
+# The wheel in an environment of its own, from the network; a minute or two.
+test-package: .venv/ready
+	$(BIN)/python -m pytest -m package
+
+check: .venv/ready docs
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+
+# The site, in site/; a warning is an error.
+docs: .venv/ready
+	$(BIN)/python -m handbook.build
+
+# The pages of the reference, from the code; the pictures, from kept results.
+reference: .venv/ready
+	$(BIN)/python -m handbook.reference
+
+pictures: .venv/ready
+	$(BIN)/python -m handbook.pictures
 
 # Peers pin other versions of what we use, so they get an environment of their own.
 .venv-bench/ready: pyproject.toml constraints.txt
@@ -48,4 +70,4 @@ format: .venv/ready
 	$(BIN)/ruff check --fix
 
 clean:
-	rm -rf .venv .venv-bench
+	rm -rf .venv .venv-bench build site
