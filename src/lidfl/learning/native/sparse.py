@@ -97,25 +97,30 @@ def sparse(network: Network, training: LocalTraining, images: Tensor, labels: Te
     return train
 
 
+class Kept:
+    """The images that were asked for last, as deviations: models are judged one after the other on the same."""
+
+    def __init__(self, background: Tensor) -> None:
+        self.background = background
+        self.known: list[tuple[Tensor, Inked]] = []
+
+    def __call__(self, images: Tensor) -> Inked:
+        """These very images as deviations, found or made."""
+        found = [pair for pair in self.known if pair[0] is images]
+        pair = found[0] if found else (images, Inked.of(images, self.background))
+        self.known = [*(other for other in self.known if other is not pair), pair][-KEPT:]
+        return pair[1]
+
+
 def sparse_logits(
     network: Network, background: Tensor, otherwise: Callable[[Parameters, Tensor], Tensor]
 ) -> Callable[[Parameters, Tensor], Tensor]:
     """How a model's logits are computed; what the engine cannot do is done otherwise.
 
-    The background is given, so that what is said of an image does not depend on the images beside it. Images that
-    were asked for last are kept as deviations: models are judged one after the other on the same.
+    The background is given, so that what is said of an image does not depend on the images beside it.
     """
     inputs, classes = _shape(network)
-    kept: list[tuple[Tensor, Inked]] = []
-
-    def inked(images: Tensor) -> Inked:
-        for place, (known, found) in enumerate(kept):
-            if known is images:
-                kept.append(kept.pop(place))
-                return found
-        kept.append((images, Inked.of(images, background)))
-        del kept[:-KEPT]
-        return kept[-1][1]
+    inked = Kept(background)
 
     @torch.no_grad()
     def evaluate(vector: Parameters, images: Tensor) -> Tensor:
