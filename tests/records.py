@@ -30,6 +30,8 @@ def finished_run(experiment: Experiment, accuracy: float, **more: float) -> None
     folder = Path(experiment.out)
     folder.mkdir(parents=True)
     (folder / "experiment.toml").write_text(experiment.to_toml())
-    (folder / "summary.json").write_text(json.dumps({"test_accuracy": accuracy, **more}))
+    (folder / "summary.json").write_text(
+        json.dumps({"test_accuracy": accuracy, "deployed_accuracy": accuracy, **more})
+    )
     records = [round_record(r, accuracy={0: r / 1000, 1: 0.0}) for r in range(150)]
     write_records(folder / "rounds.jsonl", records)

@@ -57,7 +57,7 @@ def test_without_a_terminal_it_logs_plain_lines(tmp_path: Path) -> None:
 
 def test_quiet_says_only_the_result(tmp_path: Path) -> None:
     out, _ = lidfl("run", "--rounds", 5, "--quiet", cwd=tmp_path)
-    assert out.startswith("test accuracy")
+    assert out.startswith("honest clients deploy")
     assert len(out.splitlines()) == 1
 
 

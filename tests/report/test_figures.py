@@ -178,7 +178,7 @@ def test_a_single_model_has_no_list_to_draw() -> None:
 
 def test_a_model_that_diverged_is_named() -> None:
     run = played("fedavg", 1, 0.1, curve=[(2, 0.3)])
-    stopped = replace(run, summary={"test_accuracy": 0.1, "diverged_at": 4})
+    stopped = replace(run, summary={"deployed_accuracy": 0.1, "test_accuracy": 0.1, "diverged_at": 4})
     text = curves_figure(scenes([stopped])[0], ["fedavg"]).caption
     assert "The model diverged in 1 run of fedavg; its accuracy is kept for the rounds left." in text
 

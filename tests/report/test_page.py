@@ -7,7 +7,7 @@ from lidfl import Experiment
 from lidfl.report.page import TableSection, paper, repeat_command, script_safe
 from lidfl.report.scenes import scenes
 from lidfl.report.story import sweep_page
-from lidfl.studies.tables import as_csv, as_latex
+from lidfl.studies.formats import as_csv, as_latex
 from tests.report.by_hand import SWEEP, recorded
 
 

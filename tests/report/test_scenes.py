@@ -19,7 +19,7 @@ def test_a_band_is_the_mean_and_deviation_over_seeds() -> None:
 
 def test_a_model_that_diverged_keeps_its_accuracy() -> None:
     run = played("fedavg", 1, 0.1, curve=[(2, 0.3)])
-    stopped = replace(run, summary={"test_accuracy": 0.1, "diverged_at": 4})
+    stopped = replace(run, summary={"deployed_accuracy": 0.1, "test_accuracy": 0.1, "diverged_at": 4})
     assert [(point.round, point.cell.mean) for point in mean_curve([stopped])] == [(2, 0.3), (10, 0.1)]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lidfl import LidflError
 from lidfl.protocol import Birth, Record
-from lidfl.runs.record import Findings, RecordWriter, RoundRecord, finite, read_records
+from lidfl.runs.record import Findings, RecordWriter, RoundRecord, Spent, finite, read_records
 from tests.records import birth, round_record
 
 IDS = st.integers(0, 10**9)
@@ -26,6 +26,7 @@ RECORDS = st.builds(
     margin=st.none() | st.integers(-5, 50),
     stood=st.integers(0, 9),
     skipped=st.integers(0, 9),
+    spent=st.none() | st.builds(Spent, *[st.integers(0, 10**12)] * 4),
     seconds=NUMBERS,
     phases=st.dictionaries(st.text(), NUMBERS),
 )

@@ -81,7 +81,7 @@ def print_result(experiment: Experiment, summary: Mapping[str, Any]) -> None:
     work = f"{summary['rounds']} rounds in {summary['seconds']:.1f} s: {experiment.out}"
     if "test_accuracy" in summary:
         best, deployed = summary["test_accuracy"], summary["deployed_accuracy"]
-        work = f"test accuracy {best:.3f}, deployed {deployed:.3f} after {work}"
+        work = f"honest clients deploy {deployed:.3f} (best model {best:.3f}) after {work}"
     Console().print(work, highlight=False, soft_wrap=True)
 
 
@@ -113,8 +113,8 @@ class LogView:
             text = log_line(record, experiment.rounds, experiment.voters or experiment.num_clients)
         elif record.tested:
             text = (
-                f"round {record.number}/{experiment.rounds}  accuracy {record.best_accuracy:.3f}  "
-                f"deployed {record.deployed_accuracy:.3f}  {record.seconds * 1000:.0f} ms"
+                f"round {record.number}/{experiment.rounds}  deployed {record.deployed_accuracy:.3f}  "
+                f"best model {record.best_accuracy:.3f}  {record.seconds * 1000:.0f} ms"
             )
         else:
             return
@@ -172,13 +172,17 @@ def watch(total: int, ended: "Iterable[Ended]", console: Console) -> "list[Ended
         for count, run in enumerate(ended, start=1):
             bar.update(task, completed=count)
             name = Path(run.experiment.out).name
-            result = "failed" if run.error else f"{RunDirectory(run.experiment.out).summary()['test_accuracy']:.3f}"
+            result = "failed" if run.error else _deployed(RunDirectory(run.experiment.out).summary())
             console.print(f"[{count}/{total}] {name}: {result}", highlight=False, markup=False, soft_wrap=True)
             failed += [run] if run.error else []
     for run in failed:
         told = as_flags(f"{run.experiment.out} failed:\n{run.error}")
         console.print(told, highlight=False, markup=False, soft_wrap=True)
     return failed
+
+
+def _deployed(summary: Mapping[str, Any]) -> str:
+    return f"deployed {summary['deployed_accuracy']:.3f} (best model {summary['test_accuracy']:.3f})"
 
 
 def _number(value: float | None) -> str:

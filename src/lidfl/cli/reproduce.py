@@ -54,6 +54,7 @@ class Reproduce:
 
     def one(self, name: str, console: Console) -> None:
         """One experiment."""
+        from lidfl.studies.formats import NAMES
         from lidfl.studies.paper import compare, compared_as_dict, compared_as_rich, planned
         from lidfl.studies.store import Shelf
 
@@ -74,6 +75,7 @@ class Reproduce:
             write_json(compared_as_dict(name, cells))
         else:
             console.print(compared_as_rich(grid, cells))
-            console.print("ours ± deviation over seeds, (the paper's), difference", highlight=False)
+            what = NAMES.get(sweep.value, sweep.value.replace("_", " "))
+            console.print(f"{what}: ours ± deviation over seeds, (the paper's), difference", highlight=False)
         if failed:
             raise LidflError(f"{len(failed)} runs failed; the next call tries them again")

@@ -21,8 +21,16 @@ class TableOfResults:
     """The settings that make the rows, several joined by a space (default: method, and whatever else varies)."""
     columns: str = "attack"
     """The settings that make the columns."""
-    value: str = "test_accuracy"
-    """What to show, from the runs' summaries."""
+    value: str = "deployed_accuracy"
+    """What to show, from the runs' summaries: what honest clients deploy, with the paper's test_accuracy beside it,
+    or another number there, such as deployed_worst."""
+    against: str | None = None
+    """The method, or the row, that others are compared with, seed by seed (default: oracle if it is there; none:
+    nothing)."""
+    interval: Literal["t", "bootstrap"] = "t"
+    """How sure a difference is: by Student's t, or by the bootstrap."""
+    costs: bool = False
+    """Also show what a run costs: gradient steps, MB, votes and seconds."""
     format: Literal["terminal", "csv", "markdown", "latex"] = "terminal"
     """How to write it."""
     json: bool = False
@@ -30,15 +38,25 @@ class TableOfResults:
 
     def __call__(self) -> None:
         """Print the table."""
-        from lidfl.studies import tables
+        from lidfl.studies import formats, tables
+        from lidfl.studies.pairing import usual_reference
 
         results = tables.read_results(self.sweep)
         rows = self.rows or tables.rows_that_tell_apart(results, self.columns)
-        grid = tables.tabulate(results, rows, self.columns, self.value)
+        against = None if self.against == "none" else self.against or usual_reference(results)
+        grid = tables.tabulate(results, rows, self.columns, self.value, against, self.interval)
         if self.json:
-            write_json(tables.as_dict(grid, self.columns, self.value))
-        elif self.format == "terminal":
-            Console().print(tables.as_rich(grid))
-        else:
-            written = {"csv": tables.as_csv, "markdown": tables.as_markdown, "latex": tables.as_latex}
-            sys.stdout.write(written[self.format](grid))
+            write_json(formats.as_dict(grid, self.columns))
+            return
+        told = formats.notes(grid, costs=self.costs)
+        match self.format:
+            case "terminal":
+                console = Console()
+                console.print(formats.as_rich(grid, costs=self.costs))
+                console.print("\n".join(told), highlight=False, markup=False)
+            case "csv":
+                sys.stdout.write(formats.as_csv(grid, costs=self.costs))
+            case "markdown":
+                sys.stdout.write(f"{formats.as_markdown(grid, costs=self.costs)}\n{'; '.join(told)}.\n")
+            case "latex":
+                sys.stdout.write("".join(f"% {line}\n" for line in told) + formats.as_latex(grid, costs=self.costs))

@@ -16,7 +16,8 @@ import vl_convert
 from lidfl.files import write_atomically
 from lidfl.report.figures.base import Figure, Key, Panel
 from lidfl.settings.experiment import Experiment
-from lidfl.studies.tables import Grid, as_csv, as_latex
+from lidfl.studies.formats import as_csv, as_latex
+from lidfl.studies.tables import Grid
 
 INK = "currentColor"
 """Text takes the page's colour, so that charts follow it into dark mode."""

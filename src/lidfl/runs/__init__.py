@@ -8,7 +8,8 @@
 | `resuming` | with which settings a run may go on |
 | `server` | which round is played, with which rules |
 | `loop` | all rounds of a run |
-| `summary` | what a run was, and how long it took |
+| `costs` | what rounds cost: gradient steps, bytes, ballots |
+| `summary` | what a run was, and what it cost |
 | `stopwatch` | where the time goes |
 | `picking` | what a client does at the end |
 """

@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 
 from lidfl.errors import LidflError
 from lidfl.protocol import Answer, ModelList, Outcome, Replies, Request, Round
+from lidfl.runs.costs import Tally
 from lidfl.runs.directory import RunDirectory
 from lidfl.runs.record import Findings, RecordWriter, RoundRecord
 from lidfl.runs.server import Server
@@ -115,10 +116,10 @@ def play_round(
     experiment: Experiment, server: Server, federation: Federation, state: State
 ) -> tuple[State, RoundRecord]:
     """One round, again until enough clients answer, and what is known of it."""
-    began, skipped = perf_counter(), state.skipped
+    began, skipped, tally = perf_counter(), state.skipped, Tally(experiment)
     while True:
         opened = federation.open_round(state.rounds_done + skipped)
-        outcome = drive(server.round(state.models, state.rounds_done, skipped), opened.answer)
+        outcome = drive(server.round(state.models, state.rounds_done, skipped), tally.counting(opened.answer))
         if outcome.played:
             break
         skipped += 1
@@ -129,8 +130,8 @@ def play_round(
     test = done % experiment.eval_every == 0 or done == experiment.rounds
     findings = opened.findings(outcome, test=test)
     phases = dict(opened.seconds) | {"protocol": protocol}
-    times = dict(seconds=perf_counter() - began, phases=phases)
-    record = RoundRecord.of(outcome.record, findings, skipped=skipped, **times)
+    took = dict(spent=tally.spent, seconds=perf_counter() - began, phases=phases)
+    record = RoundRecord.of(outcome.record, findings, skipped=skipped, **took)
     return State(done, outcome.models, skipped), record
 
 

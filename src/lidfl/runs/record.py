@@ -7,8 +7,9 @@ line written or read.
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from math import isfinite
+from operator import add
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,6 +18,22 @@ from lidfl.protocol import Birth, Record
 
 Json: TypeAlias = dict[str, Any]
 """A line of rounds.jsonl, decoded."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a round took of all clients together; `costs` says how it is counted."""
+
+    steps: int = 0
+    """Gradient steps."""
+    down: int = 0
+    """Models that were sent to clients."""
+    up: int = 0
+    """Updates that clients sent."""
+    ballots: int = 0
+
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +78,15 @@ class RoundRecord(Findings):
     """How many earlier ballots stood for voters who did not answer."""
     skipped: int = 0
     """How many rounds so far too few clients answered, so that they were played again."""
+    spent: Spent | None = None
+    """What it took of all clients; None in records of earlier versions."""
     seconds: float = 0.0
     phases: Mapping[str, float] = field(default_factory=dict)
     """The seconds of the round by what they went into."""
 
     @classmethod
     def of(cls, record: Record, findings: Findings, **more: Any) -> "RoundRecord":
-        """The server's record and what was found out, in one; `more` are times, and what was skipped."""
+        """The server's record and what was found out, in one; `more` is what it took, and what was skipped."""
         return cls(**vars(record), **vars(findings), **more)
 
     @property
@@ -109,6 +128,8 @@ class RoundRecord(Findings):
             line |= {"bytes": dict(self.traffic), "refused": dict(self.refused), "late": list(self.late)}
         if self.margin_estimate is not None:
             line |= {"margin_estimate": self.margin_estimate}
+        if self.spent is not None:
+            line |= {"spent": asdict(self.spent)}
         return line | {"seconds": self.seconds, "phases": dict(self.phases)}
 
     def _birth_to_json(self, birth: Birth) -> Json:
@@ -136,6 +157,7 @@ class RoundRecord(Findings):
             refused=line.get("refused", {}),
             late=tuple(line.get("late", ())),
             margin_estimate=line.get("margin_estimate"),
+            spent=Spent(**line["spent"]) if "spent" in line else None,
             seconds=line["seconds"],
             phases=line.get("phases", {}),
         )

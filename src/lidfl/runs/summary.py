@@ -1,4 +1,4 @@
-"""What a run was, and how long it took."""
+"""What a run was, and what it cost."""
 
 import subprocess
 from dataclasses import asdict
@@ -6,6 +6,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from lidfl.runs.costs import run_costs
 from lidfl.runs.directory import RunDirectory, Summary
 from lidfl.runs.loop import has_diverged
 from lidfl.runs.state import State
@@ -23,8 +24,11 @@ def summarise(experiment: Experiment, state: State, directory: RunDirectory) -> 
     early = state.rounds_done if state.rounds_done < experiment.rounds else None
     diverged = has_diverged(experiment, records[-1])
     margins = [record.margin for record in records if record.margin is not None]
+    parameters = state.models.parameters.shape[1]
+    costs = run_costs(records, parameters)
     return {
         "rounds": experiment.rounds,
+        **(asdict(costs) if costs else {}),
         "seconds": seconds,
         "seconds_per_round": seconds / state.rounds_done,
         "smallest_margin": min(margins, default=None),
@@ -32,6 +36,7 @@ def summarise(experiment: Experiment, state: State, directory: RunDirectory) -> 
         "rounds_skipped": state.skipped,
         "diverged_at": early if diverged else None,
         "stopped_at": None if diverged else early,
+        "parameters": parameters,
         "list_size": experiment.list_size,
         "num_byzantine": experiment.num_byzantine,
         "experiment": asdict(experiment),

@@ -21,6 +21,7 @@ class SimulatedOwn:
         self.client = client
         self.workshop = workshop
         self.judges = judges
+        self.trainings = 0
 
     def losses(self, models: Models) -> NDArray[np.float64]:
         """Its judgement of each model."""
@@ -28,6 +29,7 @@ class SimulatedOwn:
 
     def trained(self, model: Parameters, part: int) -> Parameters:
         """A model after one more local training."""
+        self.trainings += 1
         steps = self.workshop.work.steps
         ((_, job),) = self.workshop.alike([(self.client, 0)], model[None], part, "tune", steps)
         reached = model + self.workshop.engine(job)[0]
@@ -46,6 +48,7 @@ class Deployment:
         self.workshop = workshop
         self.judges = judges
         self.rule = deploy.resolve(self.experiment.deploy)
+        self._trainings = 0
         self._last: tuple[tuple[object, ...], Models] | None = None
 
     def taken(self, models: ModelList, clients: Sequence[Client]) -> Models:
@@ -55,7 +58,13 @@ class Deployment:
             self._last = asked, self._take(models, clients)
         return self._last[1]
 
+    @property
+    def steps(self) -> int:
+        """How many gradient steps it took all clients together to make what they last took."""
+        return self._trainings * self.workshop.work.steps
+
     def _take(self, models: ModelList, clients: Sequence[Client]) -> Models:
+        self._trainings = 0
         if self.experiment.plays.personal:  # there is a row for each client
             return models.parameters[list(clients)]
         if self.rule.name == "best":  # of which all losses are known already
@@ -65,7 +74,9 @@ class Deployment:
 
     def _one(self, models: Models, client: Client) -> Parameters:
         own = SimulatedOwn(client, self.workshop, self.judges)
-        return self.rule(models, own, rounds=self.experiment.rounds)
+        taken = self.rule(models, own, rounds=self.experiment.rounds)
+        self._trainings += own.trainings
+        return taken
 
     def accuracies(self, models: ModelList, clients: Sequence[Client]) -> NDArray[np.float64]:
         """The test accuracy of each client with the model that it takes."""

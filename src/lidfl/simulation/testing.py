@@ -81,6 +81,7 @@ class Auditor:
             "deployed_worst": float(deployed[0]),
             "deployed_worst_decile": float(tenth.mean()),
             "deployed_deviation": float(deployed.std(ddof=1)) if len(deployed) > 1 else None,
+            "deployment_steps": self.deployment.steps,
         }
 
     def _success_result(self, models: ModelList) -> Summary:

@@ -10,7 +10,7 @@ from pathlib import Path
 from lidfl.settings.experiment import Experiment
 from lidfl.studies.paper import Compared, compare, folder, names_of_the_paper, planned
 from lidfl.studies.store import Shelf
-from lidfl.studies.sweep import Result, Sweep
+from lidfl.studies.sweep import PAPERS, Result, Sweep
 from lidfl.studies.tables import Grid, distinct, markdown, setting
 
 NOTABLE = 0.05
@@ -19,7 +19,9 @@ NOTABLE = 0.05
 HEAD = """\
 # The paper's tables, run again
 
-Every cell: ours (mean ± standard deviation over seeds), the paper's in brackets, the difference. Made by
+Every cell: ours (mean ± standard deviation over seeds), the paper's in brackets, the difference. Accuracies are by
+the paper's measure, the test accuracy of the best model of the list; what honest clients deploy is in the files.
+Made by
 
     lidfl reproduce all --show-only --page docs/reproduction.md
 
@@ -180,7 +182,7 @@ def _what_was_run(chapter: Chapter) -> list[str]:
 def _chosen(chapter: Chapter) -> list[str]:
     """For a grid of settings, which compares a loss: the lowest, and that of the settings of all other tables."""
     sweep = chapter.sweep
-    if sweep.value == "test_accuracy":
+    if sweep.value == PAPERS:
         return []
     run = {(cell.row, cell.column): cell.ours for cell in chapter.cells if cell.ours.values}
     lowest = min(run, key=lambda place: run[place].mean)

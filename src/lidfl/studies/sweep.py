@@ -31,6 +31,11 @@ from lidfl.settings.experiment import Experiment, file_name
 NOT_CONTENT = {"name", "out", "device", "engine", "checkpoint_every"}
 """Settings that do not change what a run finds, and so do not change its directory."""
 
+DEPLOYED = "deployed_accuracy"
+"""What honest clients get: the mean test accuracy of the models that they deploy, by their own data."""
+PAPERS = "test_accuracy"
+"""What the paper reports: the test accuracy of the list's best model, which no client can know."""
+
 Result = tuple[Experiment, Summary]
 """A finished run: its settings and its summary."""
 
@@ -44,7 +49,7 @@ class Sweep:
     runs: tuple[Experiment, ...]
     rows: str = "method"
     columns: str = "attack"
-    value: str = "test_accuracy"
+    value: str = DEPLOYED
     """How its results are tabulated: settings, several joined by a space, and what of a summary is shown."""
 
     @property

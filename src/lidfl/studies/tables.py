@@ -1,20 +1,18 @@
-"""Tables of results: mean ± standard deviation over seeds, for the terminal and for papers."""
+"""Tables of results: mean ± standard deviation over seeds, and how far that is from a reference."""
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
-from math import inf, isnan, nan
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from math import inf, nan
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
-
-from rich.table import Table
 
 from lidfl.errors import LidflError
-from lidfl.runs.directory import finished_runs
+from lidfl.runs.directory import Summary, finished_runs
 from lidfl.settings.experiment import Experiment
-from lidfl.studies.sweep import NOT_CONTENT, Result
+from lidfl.studies.pairing import references_of
+from lidfl.studies.spending import Spending
+from lidfl.studies.statistics import Difference, Interval, paired_difference
+from lidfl.studies.sweep import DEPLOYED, NOT_CONTENT, PAPERS, Result
 
 NOT_VARYING = NOT_CONTENT | {"seed", "eval_every"}
 """Settings in which the runs of one cell may differ: the seed, and what does not change a result."""
@@ -25,6 +23,12 @@ class Cell:
     """One cell: what runs found that differ in nothing but their seeds."""
 
     values: tuple[float, ...]
+    papers: tuple[float, ...] = ()
+    """The same runs by the paper's measure, where the values are what clients deploy."""
+    difference: Difference | None = None
+    """How far it is from the reference."""
+    spending: Spending = field(default_factory=Spending)
+    """What its runs cost."""
 
     @property
     def mean(self) -> float:
@@ -54,6 +58,14 @@ class Grid:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     cells: dict[tuple[str, str], Cell]
+    value: str = DEPLOYED
+    """What of a summary it shows."""
+    against: str | None = None
+    """What cells are compared with."""
+    interval: Interval = "t"
+    """How sure that is."""
+    spending: Mapping[str, Spending] = field(default_factory=dict)
+    """What the runs of each row cost."""
 
     def cell(self, row: str, column: str) -> Cell:
         """A cell, empty if nothing was run there."""
@@ -66,6 +78,11 @@ class Grid:
                 if self.cell(row, column).values:
                     yield row, column, self.cell(row, column)
 
+    @property
+    def seeds(self) -> list[int]:
+        """How many seeds cells have that have any, each number once, in ascending order."""
+        return sorted({len(cell.values) for cell in self.cells.values() if cell.values})
+
 
 def read_results(folder: Path) -> list[Result]:
     """Every finished run below a folder, or the run that the folder is."""
@@ -75,25 +92,66 @@ def read_results(folder: Path) -> list[Result]:
     return [(directory.experiment(), directory.summary()) for directory in found]
 
 
-def tabulate(results: Iterable[Result], rows: str, columns: str, value: str = "test_accuracy") -> Grid:
+def tabulate(
+    results: Iterable[Result],
+    rows: str,
+    columns: str,
+    value: str = DEPLOYED,
+    against: str | None = None,
+    interval: Interval = "t",
+) -> Grid:
     """Group runs by two settings, or by several joined by a space; `method` includes the aggregator.
 
-    Runs of one cell may differ in their seeds alone: whatever else varies has to be a row or a column.
+    Runs of one cell may differ in their seeds alone: whatever else varies has to be a row or a column. `against`
+    names a method, or a row, from which every other cell's difference is told, seed by seed.
     """
-    grouped: dict[tuple[str, str], list[Result]] = {}
+    results = list(results)
+    references = _references(results, rows, against) if against else []
+    by_place: dict[tuple[str, str], list[Result]] = {}
+    by_row: dict[str, list[Result]] = {}
     for experiment, summary in results:
-        if value not in summary:
-            raise LidflError(f"a summary has no '{value}'; choose from {', '.join(map(str, summary))}")
-        grouped.setdefault((setting(experiment, rows), setting(experiment, columns)), []).append(
-            (experiment, summary)
-        )
-    for place, found in grouped.items():
+        row, column = setting(experiment, rows), setting(experiment, columns)
+        by_place.setdefault((row, column), []).append((experiment, summary))
+        by_row.setdefault(row, []).append((experiment, summary))
+    for place, found in by_place.items():
         _refuse_pooling([experiment for experiment, _ in found], rows, place)
-    cells = {
-        place: Cell(tuple(inf if summary[value] is None else summary[value] for _, summary in found))
-        for place, found in grouped.items()
-    }
-    return Grid(rows, _seen(row for row, _ in cells), _seen(column for _, column in cells), cells)
+    cells = {place: _cell(found, value, references, interval) for place, found in by_place.items()}
+    names = _seen(row for row, _ in cells), _seen(column for _, column in cells)
+    return Grid(rows, *names, cells, value, against, interval, {r: Spending.of(runs) for r, runs in by_row.items()})
+
+
+def _cell(found: Sequence[Result], value: str, references: Sequence[Result], interval: Interval) -> Cell:
+    """What runs found that differ in nothing but their seeds, and how far that is from the reference."""
+    papers = [summary[PAPERS] for _, summary in found if value == DEPLOYED and PAPERS in summary]
+    difference = None
+    if found[0] not in references:
+        by_seed, reference = (_by_seed(runs, value) for runs in (found, references_of(found[0][0], references)))
+        difference = paired_difference(by_seed, reference, interval)
+    values = tuple(_number(summary, value) for _, summary in found)
+    return Cell(values, tuple(papers), difference, Spending.of(found))
+
+
+def _references(results: Sequence[Result], rows: str, against: str) -> list[Result]:
+    """The runs that others are compared with: those of a row, or of a method."""
+    names = [(setting(e, rows), e.method_label, e.method) for e, _ in results]
+    for kind in zip(*names, strict=True):
+        if against in kind:
+            return [result for result, name in zip(results, kind, strict=True) if name == against]
+    methods = ", ".join(_seen(label for _, label, _ in names))
+    raise LidflError(f"no run of '{against}' is there to compare with; choose from {methods}")
+
+
+def _by_seed(results: Iterable[Result], value: str) -> dict[int, float]:
+    return {experiment.seed: _number(summary, value) for experiment, summary in results}
+
+
+def _number(summary: Summary, value: str) -> float:
+    """What a summary says; what is not finite stands there as nothing."""
+    numbers = [name for name, found in summary.items() if found is None or type(found) in (int, float)]
+    if value not in numbers:
+        fault = f"'{value}' is no number" if value in summary else f"a summary has no '{value}'"
+        raise LidflError(f"{fault}; choose from {', '.join(map(str, numbers))}")
+    return inf if summary[value] is None else float(summary[value])
 
 
 def _refuse_pooling(experiments: Sequence[Experiment], rows: str, place: tuple[str, str]) -> None:
@@ -153,59 +211,7 @@ def _seen(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def as_dict(grid: Grid, columns: str, value: str) -> dict[str, Any]:
-    """For programs: what rows and columns stand for, and every cell with the values of its seeds."""
-    cells = [
-        dict(row=row, column=column, mean=cell.mean, deviation=cell.deviation, values=cell.values)
-        for row, column, cell in grid.filled()
-    ]
-    return dict(rows=grid.corner, columns=columns, value=value, cells=cells)
-
-
-def as_rich(grid: Grid) -> Table:
-    """A table for the terminal."""
-    table = Table(grid.corner, *grid.columns)
-    for row in _texts(grid):
-        table.add_row(*row)
-    return table
-
-
-def as_markdown(grid: Grid) -> str:
-    """A table for a README."""
-    return markdown([grid.corner, *grid.columns], _texts(grid), align="---:")
-
-
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---") -> str:
     """Lines of text as a table; all columns but the first are aligned as asked."""
     lines = [header, ["---"] + [align] * (len(header) - 1), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def as_latex(grid: Grid) -> str:
-    """A table for a paper, in the booktabs style."""
-    head, *rows = [[grid.corner, *grid.columns], *_texts(grid, r"$\pm$")]
-    head_line, *lines = [" & ".join(map(_latex, row)) + r" \\" for row in (head, *rows)]
-    columns = "l" + "c" * len(grid.columns)
-    top = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head_line, r"\midrule"]
-    return "\n".join([*top, *lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
-def as_csv(grid: Grid) -> str:
-    """One line a cell: row, column, mean, deviation, runs; what there is none of is left empty."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([grid.corner, "column", "mean", "std", "runs"])
-    for row in grid.rows:
-        for column in grid.columns:
-            cell = grid.cell(row, column)
-            mean = None if isnan(cell.mean) else cell.mean
-            writer.writerow([row, column, mean, cell.deviation, len(cell.values)])
-    return out.getvalue()
-
-
-def _texts(grid: Grid, plus_minus: str = "±") -> list[list[str]]:
-    return [[row, *(grid.cell(row, column).text(plus_minus) for column in grid.columns)] for row in grid.rows]
-
-
-def _latex(text: str) -> str:
-    return text.replace("_", r"\_").replace("%", r"\%").replace("–", "--")
