@@ -131,7 +131,7 @@ def test_what_is_written_for_programs_is_json_and_agrees_with_the_files(
     assert choice["chosen"] == best["model"]
     assert (tmp_path / choice["file"]).exists()
     (cell,) = parsed("table", "runs")["cells"]
-    assert cell["values"] == [summary["test_accuracy"]]
+    assert cell["values"] == [summary["deployed_accuracy"]]
     assert "femnist-lr-0.6" in parsed("reproduce", "list")
     kinds = parsed("list")
     assert {"name": "lie", "options": {"z": 20.0}}.items() <= next(

@@ -72,7 +72,7 @@ def test_what_follows_from_settings_is_what_was_counted(method: str, tmp_path: P
     own = {"proposal": proposal} if proposal else {}
     experiment = Experiment(method=name, rounds=3, out=str(tmp_path / "run"), **own)  # type: ignore[arg-type]
     summary = run(experiment)
-    counted = costs_of(experiment, summary)
+    counted = costs_of(experiment, dict(summary))
     size = summary["parameters"]
     before = {key: summary[key] for key in ("candidates_per_round", "diverged_at")}
     assert counted == costs_of(experiment, before, size)
