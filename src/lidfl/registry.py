@@ -141,6 +141,11 @@ class Registry(Generic[R]):
             options[key] = _convert(value, _type_name(known[key]), f"option '{key}' of {self.kind} '{name}'")
         return options
 
+    def defaults(self, name: str) -> dict[str, Any]:
+        """The options of a function that have defaults, with these."""
+        options = _options(self.functions[name], self.context).values()
+        return {option.name: option.default for option in options if option.default is not option.empty}
+
     def describe(self) -> list[tuple[str, str, str]]:
         """Name, options with their defaults, and one line of help, for every registered function."""
         return [(name, self._options_text(name), self._summary(name)) for name in self]

@@ -59,7 +59,7 @@ def test_every_aggregator_is_a_method_that_keeps_one_model() -> None:
     assert resolve_method("oracle").aggregate == "fedavg"
     with pytest.raises(
         LidflError,
-        match="unknown method 'krumm'; choose from lidfl, lidfl-ranked, local, oracle, bulyan, caf, cclip",
+        match="unknown method 'krumm'; choose from lidfl, lidfl-ranked, local, oracle, baffle, basil, ditto",
     ):
         resolve_method("krumm")
 

@@ -63,6 +63,8 @@ class Fleet:
                     (voter, tuple(range(len(request.candidates)))[::-1][: request.ranks])
                     for voter in request.voters
                 ]
+            case _:
+                raise AssertionError("no round of LiD-FL asks that")
 
 
 def play(spec: str, fleet: Fleet, seed: int = 0, **options: Any) -> Outcome:

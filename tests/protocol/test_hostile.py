@@ -13,8 +13,24 @@ from lidfl.learning.balance import balance_of
 from lidfl.learning.parameters import Network
 from lidfl.methods.aggregators import aggregator, means_and_members
 from lidfl.methods.elections import election
+from lidfl.methods.method import resolve_method
 from lidfl.methods.proposals import proposal, resolve_proposals
-from lidfl.protocol import Choose, ModelList, Replies, Request, Rules, Train, Trained, Vote, lid_round, single_round
+from lidfl.protocol import (
+    SERVER,
+    Choose,
+    ModelList,
+    Replies,
+    Request,
+    Rules,
+    ServerLosses,
+    ServerTrains,
+    Train,
+    Trained,
+    Validate,
+    Vote,
+    lid_round,
+    single_round,
+)
 from lidfl.runs.loop import drive
 from lidfl.types import Ballot, Client, Parameters, Position
 
@@ -48,6 +64,12 @@ class Hostile:
                 if isinstance(request, Vote):
                     self.votes.append(request)
                 return [(client, self.ballot(client, request)) for client in request.voters]
+            case Validate():
+                return [(client, self.verdict(client)) for client in request.voters]
+            case ServerLosses():
+                return [(SERVER, np.array([loss(model) for model in request.models]))]
+            case ServerTrains():
+                return [(SERVER, (TARGET - request.model) / 2)]
 
     def trained(self, client: Client, request: Train) -> Trained:
         offer, models = request.offers[client], request.models.parameters
@@ -78,6 +100,10 @@ class Hostile:
         kinds: list[Ballot] = [(), best[::-1][: request.ranks], best[: request.ranks]]
         kinds.append(tuple(self.rng.permutation(len(best))[: request.ranks].tolist()))
         return kinds[int(self.rng.integers(len(kinds)))]
+
+    def verdict(self, client: Client) -> object:
+        """Honest validators see nothing wrong; the others send what is no verdict, or either."""
+        return False if client in HONEST else [True, False, 1, None][int(self.rng.integers(4))]
 
 
 PROPOSALS = [*proposal, *aggregator, "jurors:stride=2+rknn+average", "client+cwm+average"]
@@ -158,6 +184,42 @@ def test_a_single_model_stays_finite_whatever_is_sent(name: str) -> None:
             single_round(models, round_index, CLIENTS, default_rng(round_index), used), hostile.answer
         ).models
         assert models.parameters.isfinite().all()
+
+
+RIVALS = ["baffle", "basil", "ditto", "ditto:pull=1,rule=cwm", "fedgreed", "flcert", "fltrust", "ifca:clusters=3"]
+RIVALS += ["ifca:rule=krum", "local", "optfil", "zeno"]
+
+
+@pytest.mark.parametrize("spec", RIVALS)
+def test_a_rival_stays_finite_whatever_is_sent(spec: str) -> None:
+    method = resolve_method(spec)
+    used = Rules(resolve_proposals("fedavg"), election.resolve("plurality"), num_honest=len(HONEST))
+    hostile = Hostile(default_rng(3))
+    length = method.length(len(CLIENTS), len(HONEST))
+    models = ModelList.initial(torch.zeros(DIM), length)
+    for round_index in range(25):
+        outcome = drive(method.play(models, round_index, CLIENTS, default_rng(round_index), used), hostile.answer)
+        models = outcome.models
+        assert models.parameters.isfinite().all()
+        assert len(models) == length
+        assert len(set(models.ids)) == length
+        assert {birth.model for birth in outcome.record.born} <= set(models.ids)
+        assert sum(len(birth.clients) == 0 for birth in outcome.record.born) == 0
+
+
+@pytest.mark.parametrize("spec", ["fedgreed", "local", "basil", "ditto"])
+def test_where_own_or_clean_data_decides_honest_work_is_kept(spec: str) -> None:
+    """The server's images and honest clients want the same here, so both get there, whatever the others send."""
+    method = resolve_method(spec)
+    used = Rules(resolve_proposals("fedavg"), election.resolve("plurality"), num_honest=len(HONEST))
+    hostile = Hostile(default_rng(4))
+    models = ModelList.initial(torch.zeros(DIM), method.length(len(CLIENTS), len(HONEST)))
+    for round_index in range(20):
+        models = drive(
+            method.play(models, round_index, CLIENTS, default_rng(round_index), used), hostile.answer
+        ).models
+    kept = HONEST if method.personal else [0]
+    assert max(loss(models.parameters[row]) for row in kept) < 0.01
 
 
 @pytest.mark.parametrize("name", list(aggregator))

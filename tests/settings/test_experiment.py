@@ -84,7 +84,7 @@ def test_flags_go_before_the_file(tmp_path: Path) -> None:
     [
         (dict(rouns=3), "unknown setting 'rouns'; did you mean 'rounds'?"),
         (dict(attack="sing_flip"), "unknown attack 'sing_flip'; choose from alie, "),
-        (dict(method="krumm"), "unknown method 'krumm'; choose from lidfl, lidfl-ranked, local, oracle, bulyan, "),
+        (dict(method="krumm"), "unknown method 'krumm'; choose from lidfl, lidfl-ranked, local, oracle, baffle, "),
         (dict(proposal="krumm"), "unknown proposal 'krumm'; choose from "),
         (dict(method="fedavg", proposal="rknn"), "proposal goes with method = lidfl"),
         (dict(method="fedavg", list_size=3), "list_size goes with method = lidfl"),

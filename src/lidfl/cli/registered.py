@@ -15,6 +15,7 @@ from lidfl.data.partitions import partition
 from lidfl.learning.models import model
 from lidfl.methods.aggregators import aggregator
 from lidfl.methods.elections import election
+from lidfl.methods.method import rounds
 from lidfl.methods.preaggregators import preaggregator
 from lidfl.methods.proposals import proposal
 from lidfl.plugins import load_recorded
@@ -24,6 +25,7 @@ REGISTRIES: list[Registry[Any]] = [
     dataset,
     partition,
     model,
+    rounds,
     aggregator,
     preaggregator,
     attack,
@@ -35,7 +37,7 @@ REGISTRIES: list[Registry[Any]] = [
 
 @dataclass
 class ListRegistered:
-    """Show every data set, partition, model, aggregator, attack and election, with its options."""
+    """Show every data set, partition, model, method, aggregator, attack and election, with its options."""
 
     plugin: PluginFlag = ()
     """A file of your own, whose rules are shown too; may be given again."""

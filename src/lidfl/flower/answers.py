@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import torch
 
+from lidfl.errors import LidflError
 from lidfl.flower.codec import Ask, Reply, Unreadable, Vector, Work, content_hash, new_salt, pack_ask, read_reply
 from lidfl.flower.exchange import NodeId
 from lidfl.flower.fleet import Fleet
@@ -52,6 +53,8 @@ class Answers:
                 return self._ballots("choose", request)
             case Vote():
                 return self._ballots("vote", request)
+            case _:  # no method that asks so is played with real nodes
+                raise LidflError(f"real nodes do not answer {type(request).__name__}")
 
     def _train(self, request: Train) -> Replies:
         named = NamedModels(request.models.parameters)

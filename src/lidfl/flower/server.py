@@ -164,6 +164,10 @@ def check_what_nodes_can(experiment: Experiment) -> None:
     for name in ("reach", "lookahead"):
         if getattr(experiment, name):
             raise LidflError(f"{name} is for simulations so far; leave it out (--{name} 0) with real nodes")
+    if experiment.plays.needs:
+        raise LidflError(
+            f"{experiment.method} needs {experiment.plays.needs}: only a simulation has that; choose another method"
+        )
 
 
 def initial_model(experiment: Experiment) -> Parameters:

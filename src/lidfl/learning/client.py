@@ -4,7 +4,7 @@ Written for a single client, with autograd and no tricks: a remote client runs t
 engines are tested to agree with it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -48,6 +48,20 @@ class LocalTraining:
     momentum: float
 
 
+@dataclass(frozen=True)
+class Pull:
+    """What draws training to a second model: every gradient has λ(w − anchor) added (Ditto, Li et al. 2021)."""
+
+    anchor: Parameters
+    strength: float
+
+    def added(self, gradients: Sequence[Tensor], weights: Sequence[Tensor], network: Network) -> tuple[Tensor, ...]:
+        """The gradients of what a network trains, with the pull added."""
+        anchor = network.unflatten(self.anchor)
+        parts = zip(gradients, weights, (anchor[name] for name in network.trained), strict=True)
+        return tuple(gradient + self.strength * (weight - target) for gradient, weight, target in parts)
+
+
 def draw_batches(num_images: int, training: LocalTraining, rng: Generator) -> NDArray[np.int64]:
     """Row numbers of each step's batch, shape (steps, batch).
 
@@ -69,6 +83,7 @@ def local_update(
     batches: Tensor,
     training: LocalTraining,
     dropout_seed: int = 0,
+    pull: Pull | None = None,
 ) -> Parameters:
     """u = w_τ − w_0 after training on the given batches (paper, section 2.2, step 2).
 
@@ -85,6 +100,7 @@ def local_update(
             loss = F.cross_entropy(logits, labels[rows])
             gradients = torch.autograd.grad(loss, weights, materialize_grads=True)
             with torch.no_grad():
+                gradients = pull.added(gradients, weights, network) if pull else gradients
                 for weight, velocity, gradient in zip(weights, velocities, gradients, strict=True):
                     velocity.mul_(training.momentum).add_(gradient)
                     weight.sub_(velocity, alpha=training.learning_rate)

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from lidfl.learning.client import LocalTraining, local_update, logits
+from lidfl.learning.client import LocalTraining, Pull, local_update, logits
 from lidfl.learning.native.build import NativeUnavailable, library
 from lidfl.learning.native.engine import native, native_logits, runs
 from lidfl.learning.native.sparse import background_of, is_worth_it, sparse, sparse_logits
@@ -43,11 +43,13 @@ class Jobs:
     rows: Tensor
     """Row numbers of every step's batch, (jobs, steps, batch)."""
     dropout_seeds: tuple[int, ...]
+    pull: Pull | None = None
+    """The model that all of them are drawn to, if any."""
 
     def parts(self, size: int) -> "list[Jobs]":
         """The same jobs, so many at a time."""
         cuts = [slice(first, first + size) for first in range(0, len(self.starts), size)]
-        return [Jobs(self.starts[cut], self.rows[cut], self.dropout_seeds[cut]) for cut in cuts]
+        return [Jobs(self.starts[cut], self.rows[cut], self.dropout_seeds[cut], self.pull) for cut in cuts]
 
 
 WORTH_A_BATCH = 4
@@ -64,7 +66,7 @@ def loop(network: Network, training: LocalTraining, images: Tensor, labels: Tens
 
     def train(jobs: Jobs) -> Updates:
         updates = [
-            local_update(network, start, images, labels, rows, training, seed)
+            local_update(network, start, images, labels, rows, training, seed, jobs.pull)
             for start, rows, seed in zip(jobs.starts, jobs.rows, jobs.dropout_seeds, strict=True)
         ]
         return torch.stack(updates)
@@ -96,11 +98,14 @@ def batched(network: Network, training: LocalTraining, images: Tensor, labels: T
             )
         }
         velocities = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        anchor = network.unflatten(jobs.pull.anchor) if jobs.pull else {}
         for step in range(jobs.rows.shape[1]):
             rows = jobs.rows[:, step]
             gradients = gradient(weights, images[rows], labels[rows])
             for name, velocity in velocities.items():
                 velocity.mul_(training.momentum).add_(gradients[name])
+                if jobs.pull:
+                    velocity.add_(weights[name] - anchor[name], alpha=jobs.pull.strength)
                 weights[name].sub_(velocity, alpha=training.learning_rate)
         return torch.cat([weight.flatten(1) for weight in weights.values()], dim=1) - jobs.starts
 
@@ -118,6 +123,7 @@ def linear(network: Network, training: LocalTraining, images: Tensor, labels: Te
     features = images.new_zeros(len(images), _filled(inputs + 1))
     features[:, :inputs] = images.flatten(1)
     features[:, inputs] = 1
+    real = (..., slice(inputs + 1), slice(classes))  # what is no filler
 
     def pack(vectors: Models) -> Tensor:
         weight, bias = torch.split(vectors, [classes * inputs, classes], dim=1)
@@ -141,6 +147,7 @@ def linear(network: Network, training: LocalTraining, images: Tensor, labels: Te
             multiply, accumulate = torch.mm, Tensor.addmm_
             batches = F.embedding(rows, features).unbind(0)
         velocity = torch.zeros_like(weights)
+        anchor = pack(jobs.pull.anchor[None]).squeeze(0) if jobs.pull else weights
         targets = labels[rows].unsqueeze(-1)
         minus_one = features.new_full(targets.shape[1:], -1)
         scale = training.learning_rate / rows.shape[-1]
@@ -148,6 +155,8 @@ def linear(network: Network, training: LocalTraining, images: Tensor, labels: Te
             residuals = multiply(batch, weights).softmax(-1)
             residuals.scatter_add_(-1, batch_targets, minus_one)
             accumulate(velocity, batch.mT, residuals, beta=training.momentum, alpha=scale)
+            if jobs.pull:
+                velocity[real].add_(weights[real] - anchor[real], alpha=training.learning_rate * jobs.pull.strength)
             weights -= velocity
         return unpack(weights.view_as(start) - start)
 

@@ -2,27 +2,29 @@
 
 A method is one function, the generator of a round, and one line of preset. `lidfl` and what grows out of it keep a
 list that clients vote on; every aggregator is a method too, which keeps one model. Others fit as well: a round may
-keep several models without a vote, or one for each client, since all it has to do is return the next list.
+keep several models without a vote, or one for each client, since all it has to do is return the next list. Options
+of a method are the keyword-only parameters of its round, written `ifca:clusters=3,rule=cwm`; one that is called
+`rule` names an aggregator, alone or after others (`ditto:rule=nnm|trimmed_mean`).
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
-
-import numpy as np
 
 from lidfl.errors import LidflError
 from lidfl.methods.aggregators import aggregator
 from lidfl.methods.pipelines import is_pipeline, resolve_pipeline
-from lidfl.protocol import ModelList, Round, Rules, lid_round, local_round, single_round
-from lidfl.types import Client
+from lidfl.protocol import Round, lid_round, local_round, single_round
+from lidfl.registry import Registry
 
-PlayRound: TypeAlias = Callable[[ModelList, int, Sequence[Client], np.random.Generator, Rules], Round]
+PlayRound: TypeAlias = Callable[..., Round]
 """A round: from the list, the round's number, the clients, randomness and the rules to the next list."""
-Length: TypeAlias = Callable[[int, int], int]
-"""From the number of clients and of honest ones to the length of the list."""
+Length: TypeAlias = Callable[..., int]
+"""From the number of clients and of honest ones, and the round's options that it names, to the list's length."""
 
 PAPER: Mapping[str, Any] = dict(
     proposal="client", groups="one", candidates=1, parent="uniform", election="plurality", voters=0, workers=0
@@ -50,6 +52,8 @@ class Method:
     """Whether each client keeps a model of its own: row c is client c's."""
     ideal: bool = False
     """Whether it is what nobody can do: in a simulation all others than honest clients are left out."""
+    needs: str = ""
+    """What it needs that real nodes cannot give, and only a simulation has; empty if nothing."""
 
 
 def one_model(_clients: int, _honest: int) -> int:
@@ -78,6 +82,10 @@ def roomy_list(clients: int, honest: int) -> int:
 
 METHODS: dict[str, Method] = {}
 """All methods by name, but for the aggregators."""
+rounds: Registry[Round] = Registry("method")
+"""Their rounds, to read options by, and to describe them."""
+SERVER_DATA = "clean images at the server"
+"""What some methods need: a simulation gives the server some."""
 
 
 def method(
@@ -87,16 +95,21 @@ def method(
     votes: bool = False,
     heeds: Sequence[str] = (),
     personal: bool = False,
+    needs: str = "",
     **preset: Any,
 ) -> Callable[[PlayRound], PlayRound]:
-    """Make a round a method: `@lidfl.method("mine", length=…, proposal="rknn")` above its generator."""
+    """Make a round a method: `@lidfl.method("mine", length=…, proposal="rknn")` above its generator.
+
+    With `personal` row c of its list is the model of client c; `needs` says why real nodes cannot play it.
+    """
 
     def register(play: PlayRound) -> PlayRound:
         taken = METHODS.get(name)
         if name in aggregator or (taken and taken.play.__module__ != play.__module__):
             raise TypeError(f"method '{name}' exists already; rename yours")
         heeded = frozenset({*heeds, *preset})
-        METHODS[name] = Method(name, play, length, votes, heeded, preset, personal=personal)
+        METHODS[name] = Method(name, play, length, votes, heeded, preset, personal=personal, needs=needs)
+        rounds.functions[name] = play
         return play
 
     return register
@@ -120,19 +133,44 @@ method(
     balance=True,
 )(lid_round)
 method("local", length=two_each, personal=True)(local_round)
-METHODS["oracle"] = Method("oracle", single_round, one_model, aggregate="fedavg", ideal=True)
+
+
+def oracle_round(*known: Any) -> Round:
+    """What nobody can do: federated averaging of honest clients alone."""
+    return single_round(*known)
+
+
+METHODS["oracle"] = Method("oracle", oracle_round, one_model, aggregate="fedavg", ideal=True)
+rounds.functions["oracle"] = oracle_round
 
 
 def resolve_method(spec: str) -> Method:
     """The method that a spec names, such as `lidfl` or, for one model by an aggregator, `gm:iterations=3`."""
-    if spec in METHODS:
-        return METHODS[spec]
-    if not is_pipeline(spec):
+    found = known_method(spec)
+    if found is None and not is_pipeline(spec):
         raise LidflError(f"unknown method '{spec}'; choose from {', '.join([*METHODS, *aggregator])}")
-    resolve_pipeline(spec)
-    return single_model(spec)
+    found = found or single_model(spec)
+    if found.aggregate:
+        resolve_pipeline(found.aggregate)
+    return found
+
+
+def known_method(spec: str) -> Method | None:
+    """The method that a spec names, with its options; None if it is not one of `METHODS`."""
+    found = METHODS.get(spec.partition(":")[0])
+    if found is None:
+        return None
+    options = rounds.defaults(found.name) | rounds.resolve(spec).options
+    if not options:
+        return found
+    named = inspect.signature(found.length).parameters
+    length = partial(found.length, **{name: value for name, value in options.items() if name in named})
+    return replace(found, play=partial(found.play, **options), length=length, aggregate=options.get("rule"))
 
 
 def single_model(spec: str) -> Method:
     """One model, made by an aggregator."""
     return Method(spec, single_round, one_model, aggregate=spec)
+
+
+from lidfl.methods import rivals  # noqa: E402, F401 - registers more methods

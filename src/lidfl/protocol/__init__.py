@@ -13,6 +13,7 @@ honest. Whatever a client may do wrong is caught once, where its reply enters, c
 """
 
 from lidfl.protocol.messages import (
+    SERVER,
     Answer,
     Birth,
     Choose,
@@ -23,16 +24,20 @@ from lidfl.protocol.messages import (
     Replies,
     Request,
     Round,
+    ServerLosses,
+    ServerTrains,
     Train,
     Trained,
+    Validate,
     Vote,
 )
 from lidfl.protocol.proposing import propose, same, sample
-from lidfl.protocol.replies import all_finite, first_choices, valid_ballots, valid_updates
-from lidfl.protocol.rounds import lid_round, local_round, single_round
+from lidfl.protocol.replies import all_finite, first_choices, valid_ballots, valid_updates, valid_verdicts
+from lidfl.protocol.rounds import lid_round, local_round, single_round, succeed, unplayed
 from lidfl.protocol.rules import Asking, Canonical, Elect, Gathered, Propose, Rules
 
 __all__ = [
+    "SERVER",
     "Answer",
     "Asking",
     "Birth",
@@ -49,8 +54,11 @@ __all__ = [
     "Request",
     "Round",
     "Rules",
+    "ServerLosses",
+    "ServerTrains",
     "Train",
     "Trained",
+    "Validate",
     "Vote",
     "all_finite",
     "first_choices",
@@ -60,6 +68,9 @@ __all__ = [
     "same",
     "sample",
     "single_round",
+    "succeed",
+    "unplayed",
     "valid_ballots",
     "valid_updates",
+    "valid_verdicts",
 ]

@@ -34,6 +34,8 @@ class ModelList:
     next_id: int
     standing: Mapping[Client, tuple[int, ...]] = field(default_factory=dict)
     """Each voter's last ballot, by model id, as far as its models are still in the list."""
+    memory: Models | None = None
+    """What a method remembers besides, one vector a row: models of the past, or a vector for each client."""
 
     @classmethod
     def initial(cls, parameters: Parameters, size: int) -> ModelList:
@@ -58,7 +60,23 @@ class ModelList:
             ages=(*self.ages, *(0 for _ in proposed)),
             next_id=born.stop,
             standing=self.standing,
+            memory=self.memory,
         )
+
+    def at(self, positions: Sequence[Position]) -> ModelList:
+        """The models at these positions, in that order."""
+        return replace(
+            self,
+            parameters=self.parameters[list(positions)],
+            ids=tuple(self.ids[position] for position in positions),
+            parents=tuple(self.parents[position] for position in positions),
+            ages=tuple(self.ages[position] for position in positions),
+        )
+
+    def renewed(self, new: Mapping[Position, Proposed]) -> ModelList:
+        """The list with new models in the places of old ones."""
+        place = {old: len(self) + row for row, old in enumerate(new)}
+        return self.with_new(list(new.values())).at([place.get(row, row) for row in range(len(self))])
 
     def without(self, positions: Iterable[Position]) -> ModelList:
         """The list with the models at these positions removed and the others one vote older."""
@@ -93,6 +111,12 @@ class Train:
     models: ModelList
     offers: Mapping[Client, tuple[Position, ...]]
     """The models that each worker may start from."""
+    alone: bool = False
+    """Whether what a worker trains stays its own: nobody else will use it."""
+    anchor: Position | None = None
+    """The model that training is drawn to, if any: every gradient has λ(w − anchor) added."""
+    pull: float = 0.0
+    """λ, how strongly it is."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +165,36 @@ class Vote:
         return len(self.voters) // (self.seats + 1) + 1
 
 
-Request: TypeAlias = Train | Choose | Vote
+@dataclass(frozen=True)
+class Validate:
+    """Asks each validator whether the last of these models looks poisoned, given those before it: a bool."""
+
+    round_index: int
+    models: Models
+    """Models that were accepted, oldest first, and the new one."""
+    voters: tuple[Client, ...]
+
+
+@dataclass(frozen=True)
+class ServerLosses:
+    """Asks for the loss of each model on the clean images that the server holds itself, if it holds any."""
+
+    round_index: int
+    models: Models
+
+
+@dataclass(frozen=True)
+class ServerTrains:
+    """Asks for what a model gains by one local training on the server's own images: an update."""
+
+    round_index: int
+    model: Parameters
+
+
+SERVER: Client = -1
+"""In whose name the server's own data answers."""
+
+Request: TypeAlias = Train | Choose | Vote | Validate | ServerLosses | ServerTrains
 Replies: TypeAlias = Iterable[tuple[Client, object]]
 """What came back, by sender. Anyone may send anything, or twice, or nothing."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from lidfl.lazily import torch
-from lidfl.protocol.messages import Choose, ModelList, Replies, Trained, Vote
+from lidfl.protocol.messages import Choose, ModelList, Replies, Trained, Validate, Vote
 from lidfl.types import Ballot, Client, Parameters, Position
 
 T = TypeVar("T")
@@ -61,6 +61,17 @@ def valid_ballots(replies: Replies, request: Vote | Choose) -> tuple[dict[Client
             raise Malformed("wrong shape")
         if any(choice not in candidates for choice in reply):
             raise Malformed("no such model")
+        return reply
+
+    return _collect(replies, request.voters, check)
+
+
+def valid_verdicts(replies: Replies, request: Validate) -> tuple[dict[Client, bool], Counter[str]]:
+    """The usable verdicts by client, and the others counted by what is wrong."""
+
+    def check(_client: Client, reply: object) -> bool:
+        if type(reply) is not bool:
+            raise Malformed("wrong type")
         return reply
 
     return _collect(replies, request.voters, check)

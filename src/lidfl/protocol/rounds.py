@@ -100,7 +100,8 @@ def local_round(
     """Everyone trains alone: row c is the best model of client c so far, by its own data, row m + c its latest."""
     own = len(clients)
     offers = {client: (own + client,) for client in clients}
-    trained, unusable = valid_updates((yield Train(round_index, models, offers)), offers, models)
+    training = Train(round_index, models, offers, alone=True)
+    trained, unusable = valid_updates((yield training), offers, models)
     rows = models.parameters.clone()
     for client, sent in trained.items():
         rows[own + client] += sent.update
@@ -113,6 +114,20 @@ def local_round(
     candidates = models.with_new(grown)
     survivors = candidates.without(range(len(models)))
     return Outcome(survivors, _record(round_index, candidates, survivors, grown, [], unusable))
+
+
+def succeed(
+    round_index: int,
+    models: ModelList,
+    new: Mapping[Position, Proposed],
+    rejected: Counter[str],
+    ballots: Sequence[Ballot] = (),
+) -> Outcome:
+    """A round's outcome where new models take the places of old ones; what is not finite takes none."""
+    sound = {place: made for place, made in new.items() if all_finite(made.parameters)}
+    proposed = list(sound.values())
+    candidates, survivors = models.with_new(proposed), models.renewed(sound)
+    return Outcome(survivors, _record(round_index, candidates, survivors, proposed, ballots, rejected))
 
 
 def _record(

@@ -32,7 +32,9 @@ def save_state(path: Path, state: State) -> None:
     numbers = {"rounds_done": state.rounds_done, "skipped": state.skipped, "next_id": models.next_id}
     lists = {"ids": models.ids, "parents": models.parents, "ages": models.ages, "standing": models.standing}
     metadata = {"state": json.dumps(numbers | lists)}
-    write_atomically(path, tensor_files.save({"parameters": models.parameters.cpu().contiguous()}, metadata))
+    tensors = {"parameters": models.parameters} | ({} if models.memory is None else {"memory": models.memory})
+    held = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, tensor_files.save(held, metadata))
 
 
 def load_state(path: Path, device: str = "cpu") -> State:
@@ -41,10 +43,11 @@ def load_state(path: Path, device: str = "cpu") -> State:
         with path.open("rb") as file:  # opened once: a run may replace it meanwhile
             saved = _header(file)
             file.seek(0)
-            parameters = tensor_files.load(file.read())["parameters"].to(device)
+            tensors = {name: held.to(device) for name, held in tensor_files.load(file.read()).items()}
         ids, ages, parents = tuple(saved["ids"]), tuple(saved["ages"]), tuple(map(tuple, saved["parents"]))
         standing = {int(voter): tuple(ballot) for voter, ballot in saved.get("standing", {}).items()}
-        models = ModelList(parameters, ids, parents, ages, saved["next_id"], standing)
+        held = tensors["parameters"], ids, parents, ages, saved["next_id"], standing, tensors.get("memory")
+        models = ModelList(*held)
         return State(saved["rounds_done"], models, saved.get("skipped", 0))
     except (SafetensorError, KeyError, TypeError, AttributeError, OSError, ValueError) as error:
         raise _unreadable(path, error) from None

@@ -17,7 +17,7 @@ from lidfl.learning import models
 from lidfl.learning.judges import judge
 from lidfl.methods.deploying import deploy
 from lidfl.methods.elections import election
-from lidfl.methods.method import LIST_SETTINGS, resolve_method
+from lidfl.methods.method import LIST_SETTINGS, SERVER_DATA, resolve_method
 from lidfl.methods.proposals import pipelines_of, resolve_proposals
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ def check_numbers(experiment: Experiment) -> None:
     assumed = experiment.assumed_byzantine_fraction
     if not (assumed == -1 or 0 <= assumed < 1):
         raise LidflError(f"assumed_byzantine_fraction must be in [0, 1), or -1 for what it is, not {assumed}")
+    if experiment.server_samples < 0:
+        raise LidflError(f"server_samples must be 0 (as a client has) or more, not {experiment.server_samples}")
+    if not 0 <= experiment.server_bias <= 1:
+        raise LidflError(f"server_bias must be in [0, 1], not {experiment.server_bias}")
     if not 0 < experiment.availability <= 1:
         raise LidflError(f"availability must be in (0, 1], not {experiment.availability}")
     if not (experiment.reach >= 0 and math.isfinite(experiment.reach)):
@@ -121,6 +125,9 @@ def check_list(experiment: Experiment) -> None:
             "vote all good ones out; to see that happen set unsafe_list=True"
         )
     neutral = {setting.name: setting.metadata["neutral"] for setting in fields(experiment)}
+    for name in ("server_samples", "server_bias"):
+        if experiment.plays.needs != SERVER_DATA and getattr(experiment, name) != neutral[name]:
+            raise LidflError(f"{name} goes with fltrust, fedgreed and zeno; leave it out with {method}")
     for name in LIST_SETTINGS:
         if name not in heeds and name != "list_size" and getattr(experiment, name) != neutral[name]:
             raise LidflError(f"{name} goes with method = lidfl; leave it out with {method}")

@@ -19,7 +19,7 @@ from lidfl.errors import LidflError
 from lidfl.files import read_toml
 from lidfl.learning.models import own_file
 from lidfl.methods.elections import SINGLE_CHOICE
-from lidfl.methods.method import METHODS, PAPER, Method, shortest_list, single_model
+from lidfl.methods.method import PAPER, Method, known_method, shortest_list, single_model
 from lidfl.plugins import load_recorded
 from lidfl.settings import checks
 from lidfl.settings.defaults import Settings, defaults
@@ -54,7 +54,8 @@ class Experiment:
     )
     model: Name = option("model, or your own as package.module:function or ./file.py:function")
     method: str = option(
-        "lidfl, lidfl-ranked, oracle, or an aggregator for one model: fedavg, gm, norm, …", "lidfl"
+        "lidfl, lidfl-ranked, oracle, a rival (ditto, ifca, …), or an aggregator for one model: fedavg, gm, …",
+        "lidfl",
     )
     proposal: str = option(
         "what the candidates are: client, rknn, meb, jurors, …, or several as a+b", paper="client"
@@ -78,6 +79,10 @@ class Experiment:
     unsafe_list: bool = option("allow a list on which the others can vote all good models out", False)
     availability: float = option("how much of the time those who come and go are there", 1.0)
     absent: str = option("who comes and goes: honest, byzantine (when it suits them), or both", "both")
+    server_samples: int = option(
+        "clean images that the server holds, for methods that need some (0: as a client has for validation)", 100
+    )
+    server_bias: float = option("share of the server's images that are of one class (0: as they come)", 0.0)
     rounds: int = option("T, how many rounds")
     local_steps: int = option("τ, gradient steps of one local training")
     batch_size: int = option("b, images per gradient step")
@@ -106,7 +111,7 @@ class Experiment:
     @property
     def plays(self) -> Method:
         """What its method is; a name that nobody knows here is taken for an aggregator, which keeps one model."""
-        return METHODS.get(self.method) or single_model(self.method)
+        return known_method(self.method) or single_model(self.method)
 
     @property
     def num_byzantine(self) -> int:

@@ -15,7 +15,20 @@ from lidfl.data.shards import FederatedData
 from lidfl.learning.client import flushing_denormals
 from lidfl.learning.engines import logits_for
 from lidfl.learning.parameters import Network
-from lidfl.protocol import Canonical, Choose, Outcome, Replies, Request, Train, Trained, Vote
+from lidfl.protocol import (
+    SERVER,
+    Canonical,
+    Choose,
+    Outcome,
+    Replies,
+    Request,
+    ServerLosses,
+    ServerTrains,
+    Train,
+    Trained,
+    Validate,
+    Vote,
+)
 from lidfl.runs.directory import RunDirectory, Summary
 from lidfl.runs.loop import Observer, play
 from lidfl.runs.record import Findings
@@ -28,8 +41,10 @@ from lidfl.simulation.cast import Cast
 from lidfl.simulation.deploying import Deployment
 from lidfl.simulation.judging import Judges
 from lidfl.simulation.presence import Presence
+from lidfl.simulation.server_set import ServerSet
 from lidfl.simulation.testing import Auditor
 from lidfl.simulation.training import Training
+from lidfl.simulation.validating import verdicts
 from lidfl.simulation.voting import Poll, Voting
 from lidfl.simulation.wariness import Wariness
 from lidfl.simulation.workshop import Workshop
@@ -97,6 +112,7 @@ class Simulator:
         self.training = Training(self.workshop, self.judges)
         self.voting = Voting(experiment, self.cast, self.judges, Wariness(self.workshop, self.judges))
         self.presence = Presence(experiment, self.cast)
+        self.server_set = ServerSet(self.workshop, self.judges)
         deployment = Deployment(self.workshop, self.judges)
         self.auditor = Auditor(self.cast, self.judges, deployment, trigger_of(self.workshop.attack))
 
@@ -148,15 +164,21 @@ class SimulatedRound:
             case Train():
                 there = {client: offer for client, offer in request.offers.items() if client not in self.absent}
                 return self._measured(self.simulator.training.replies(replace(request, offers=there)), there)
-            case Choose() | Vote() if not self._there(request):
+            case ServerLosses():
+                return [(SERVER, self.simulator.server_set.losses(request.models))]
+            case ServerTrains():
+                return [(SERVER, self.simulator.server_set.trained(request.model, request.round_index))]
+            case Choose() | Vote() | Validate() if not self._there(request):
                 return []
+            case Validate():
+                return verdicts(replace(request, voters=self._there(request)), self.simulator.voting)
             case Choose():
                 return self.simulator.voting.choices(replace(request, voters=self._there(request)), self.lengths)
             case Vote():
                 self.poll = self.simulator.voting.poll(replace(request, voters=self._there(request)), self.lengths)
                 return self.poll.replies
 
-    def _there(self, request: Choose | Vote) -> tuple[Client, ...]:
+    def _there(self, request: Choose | Vote | Validate) -> tuple[Client, ...]:
         return tuple(voter for voter in request.voters if voter not in self.absent)
 
     def _measured(self, replies: Replies, offers: Mapping[Client, tuple[Position, ...]]) -> Replies:

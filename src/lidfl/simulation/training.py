@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import torch
 
+from lidfl.learning.client import Pull
 from lidfl.methods.elections import honest_ballots
 from lidfl.methods.pipelines import resolve_pipeline
 from lidfl.methods.proposals import pipelines_of
@@ -37,12 +38,16 @@ class Training:
         with self.judges.stopwatch.timed("training"):
             workers = [client for client in request.offers if client not in self.silent]
             attackers = [client for client in workers if client in self.cast.byzantine]
-            jobs = self._needed(workers, attackers, parents)
+            idle = attackers if request.alone and self.attack.name != "none" else []  # whom would they harm?
+            attackers = [client for client in attackers if client not in idle]
+            jobs = self._needed([client for client in workers if client not in idle], attackers, parents)
             trained: dict[Job, Parameters] = {}
             models, shop = request.models.parameters, self.workshop
-            for group, alike in shop.alike(jobs, models, request.round_index, "batch", shop.work.steps):
+            pull = None if request.anchor is None else Pull(models[request.anchor], request.pull)
+            for group, alike in shop.alike(jobs, models, request.round_index, "batch", shop.work.steps, pull):
                 trained |= dict(zip(group, shop.engine(alike), strict=True))
             sent = {c: trained[c, parents[c]] for c in workers if (c, parents[c]) in trained}
+            sent |= {client: torch.zeros_like(models[0]) for client in idle}
             if not self.poisons_data:
                 for parent in sorted({parents[client] for client in attackers}):
                     accomplices = [client for client in attackers if parents[client] == parent]
@@ -52,21 +57,26 @@ class Training:
     def _parents(self, request: Train) -> dict[Client, Position]:
         """Which of the models that it is offered each client trains.
 
-        A Byzantine client takes what most honest ones take: there it does the most harm.
+        Where there is a vote, a Byzantine client takes what most honest ones take: there it does the most harm.
+        Else there is no one place to attack, and they spread as honest clients do.
         """
         choices = {client: offer[0] for client, offer in request.offers.items() if len(offer) == 1}
         undecided = sorted(client for client in request.offers if client not in choices)
         if not undecided:
             return choices
-        losses = self.judges.losses(request.models, np.array(undecided))
+        if self.experiment.plays.personal:  # hardly any model is seen twice
+            losses = self.judges.fleeting_losses(request.models.parameters, np.array(undecided))
+        else:
+            losses = self.judges.losses(request.models, np.array(undecided))
         for client, row in zip(undecided, losses, strict=True):
             offer = request.offers[client]
             choices[client] = offer[int(row[list(offer)].argmin())]
         byzantine = self.cast.byzantine
         favoured = Counter(choices[client] for client in request.offers if client not in byzantine)
         if favoured:
-            common = favoured.most_common(1)[0][0]
-            choices |= {c: common for c in undecided if c in byzantine and common in request.offers[c]}
+            liars = [client for client in undecided if client in byzantine]
+            places = spread(favoured, len(liars), to_all=not self.experiment.keeps_list)
+            choices |= {c: place for c, place in zip(liars, places, strict=True) if place in request.offers[c]}
         return choices
 
     def _needed(
@@ -120,3 +130,19 @@ class Training:
 
 def _rows(updates: Mapping[Job, Parameters], clients: Iterable[Client], parent: Position) -> Updates:
     return torch.stack([updates[client, parent] for client in clients])
+
+
+def spread(favoured: "Counter[Position]", count: int, *, to_all: bool) -> list[Position]:
+    """Where so many attackers go: all to the most common place, or to each place in proportion.
+
+    Whoever comes next goes where attackers are fewest for the honest clients that are there.
+    """
+    if not to_all:
+        return [favoured.most_common(1)[0][0]] * count
+    places: list[Position] = []
+    sent: Counter[Position] = Counter()
+    for _ in range(count):
+        place = min(sorted(favoured), key=lambda place: (sent[place] + 1) / favoured[place])
+        sent[place] += 1
+        places.append(place)
+    return places

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lidfl.adversaries.collusion import margin
 from lidfl.adversaries.vote_attacks import vote_attack, worst
@@ -15,7 +16,7 @@ from lidfl.settings.experiment import Experiment
 from lidfl.simulation.cast import Cast
 from lidfl.simulation.judging import Judges
 from lidfl.simulation.wariness import Lengths, Wariness
-from lidfl.types import Ballot, Losses
+from lidfl.types import Ballot, Client, Losses
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,15 @@ class Voting:
         A Byzantine juror picks what is worst for it, unless Byzantine clients vote as honest ones do.
         """
         losses = self.judges.fleeting_losses(request.models, np.array(request.voters))
-        lie = self.cast.are_byzantine(request.voters) & (self.vote_attack.name != "none")
+        lie = self.liars(request.voters)
         jurors = [juror for juror, lies in zip(request.voters, lie, strict=True) if not lies]
         best = honest_ballots(self.wariness.judged(losses[~lie], request, jurors, lengths), request.ranks)
         liars = [juror for juror, lies in zip(request.voters, lie, strict=True) if lies]
         return [*zip(jurors, best, strict=True), *zip(liars, worst(losses[lie], request.ranks), strict=True)]
+
+    def liars(self, clients: Sequence[Client]) -> NDArray[np.bool_]:
+        """For each of some clients whether it says what harms, and not what it sees."""
+        return self.cast.are_byzantine(clients) & (self.vote_attack.name != "none")
 
     def poll(self, request: Vote, lengths: Lengths) -> Poll:
         """Hold a vote."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from lidfl.adversaries.attacks import attack
 from lidfl.data.shards import DrawnShards, FederatedData
 from lidfl.errors import LidflError
-from lidfl.learning.client import LocalTraining, draw_batches
+from lidfl.learning.client import LocalTraining, Pull, draw_batches
 from lidfl.learning.engines import ENGINES, Engine, Jobs, candidate_engines, fastest_engine
 from lidfl.learning.native import NativeUnavailable
 from lidfl.learning.parameters import Network
@@ -47,7 +47,13 @@ class Workshop:
         self.engine = self._build_engine(self.engine_name)
 
     def alike(
-        self, jobs: Sequence[Job], models: Models, round_index: int, purpose: str, steps: int
+        self,
+        jobs: Sequence[Job],
+        models: Models,
+        round_index: int,
+        purpose: str,
+        steps: int,
+        pull: Pull | None = None,
     ) -> Iterator[tuple[list[Job], Jobs]]:
         """Trainings in sets of equal shape, as an engine takes them; batches are drawn for a purpose."""
         clients = {client for client, _ in jobs}
@@ -57,7 +63,7 @@ class Workshop:
             starts = models[[parent for _, parent in group]]
             rows = torch.from_numpy(np.stack([batches[client] for client, _ in group])).to(starts.device)
             seeds = (seed_for(self.experiment.seed, "dropout", round_index, client) for client, _ in group)
-            yield group, Jobs(starts, rows, tuple(seeds))
+            yield group, Jobs(starts, rows, tuple(seeds), pull)
 
     def _batches(self, client: Client, round_index: int, purpose: str) -> NDArray[np.int64]:
         """A client's batches as rows of all clients' training images."""
