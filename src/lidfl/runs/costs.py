@@ -17,7 +17,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from lidfl.protocol import Answer, Choose, Replies, Request, Train, Vote, lid_round, local_round, single_round
+from lidfl.protocol import (
+    Answer,
+    Choose,
+    Replies,
+    Request,
+    ServerLosses,
+    ServerTrains,
+    Train,
+    Validate,
+    Vote,
+    lid_round,
+    local_round,
+    single_round,
+)
 from lidfl.runs.directory import Summary
 from lidfl.runs.record import RoundRecord, Spent
 from lidfl.settings.experiment import Experiment
@@ -79,6 +92,10 @@ class Tally:
                     return Spent(ahead)
                 down = self._pool(request, clients) if isinstance(request, Choose) else self._list(request, clients)
                 return Spent(ahead, down, ballots=len(clients))
+            case Validate():
+                return Spent(0, len(clients), ballots=len(clients))
+            case ServerLosses() | ServerTrains():  # the server's own work, with its own images
+                return Spent(0)
 
     def _training(self, request: Train, clients: set[Client]) -> Spent:
         steps = self.experiment.local_steps * len(clients)
