@@ -61,16 +61,18 @@ class Server:
 
     def _up(self) -> None:
         from lidfl.flower.hosting import environment, link_arguments, needed
-        from lidfl.flower.signing import VARIABLE
 
         files = [self.folder / "signing.key"]
         files += [] if self.insecure else [self.folder / name for name in ("ca.crt", "server.crt", "server.key")]
         needed(*files, how=f"lidfl server init {self.folder} makes it")
         home = self.folder.resolve()
         os.environ.update(environment(home if (home / "config.toml").exists() else home / "flwr", None))
-        os.environ[VARIABLE] = str(home / "signing.key")
+        from lidfl.flower import roll, signing
         from lidfl.flower.link import run_superlink
-        from lidfl.flower.serving import attend
+        from lidfl.flower.serving import ROLL, attend
+
+        os.environ[signing.VARIABLE] = str(home / "signing.key")
+        os.environ[roll.VARIABLE] = str(home / ROLL)
 
         attend(home, self.port, insecure=self.insecure, app=self.app, config=self.config)
         run_superlink(link_arguments(home, self.port, insecure=self.insecure))

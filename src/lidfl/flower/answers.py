@@ -30,7 +30,7 @@ class Answers:
     def __init__(self, experiment: Experiment, fleet: Fleet, members: Members) -> None:
         self.fleet = fleet
         self.members = members
-        self.num_honest = experiment.assumed_honest
+        self.experiment = experiment
         self.work = Work(
             seed=experiment.seed,
             steps=experiment.local_steps,
@@ -43,6 +43,11 @@ class Answers:
         """The models that each client has, as far as it has confirmed them."""
         self.trainers: dict[Client, NodeId] = {}
         """Who was asked to train last."""
+
+    @property
+    def settings(self) -> Experiment:
+        """The experiment with as many clients as there are now."""
+        return self.members.roll.experiment if self.members.roll else self.experiment
 
     def answer(self, request: Request) -> Replies:
         """The replies of the nodes that are there, each under its client's number."""

@@ -17,11 +17,15 @@ class Complaints:
     """Why nodes have failed to train, until one succeeds."""
 
     def __init__(self, num_clients: int, num_honest: int) -> None:
+        self.count(num_clients, num_honest)
+        self.reasons: dict[int, str] | None = {}
+        """The last reason of each client; None once somebody has succeeded."""
+
+    def count(self, num_clients: int, num_honest: int) -> None:
+        """Go by so many clients from now on: nodes may have joined."""
         self.num_clients = num_clients
         self.enough = max(num_clients - num_honest, num_clients // 2) + 1
         """More than may be malicious, and more than half: a single node may have a fault of its own."""
-        self.reasons: dict[int, str] | None = {}
-        """The last reason of each client; None once somebody has succeeded."""
 
     def hear(self, reasons: Mapping[int, str], *, succeeded: bool) -> None:
         """Take note of a round; raise if it is clear that nobody can train."""

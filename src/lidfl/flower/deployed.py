@@ -89,26 +89,33 @@ class DeployedRound:
 
         Losses are left out, the auditor's too: no node has told its own, and if it had, why believe it?
         """
-        self.complaints.hear(self._failures(outcome), succeeded=bool(outcome.record.born))
+        self._complain(outcome, succeeded=bool(outcome.record.born))
         found = self.audit.findings(outcome, test=test) if self.audit else Findings()
         tally = self.answers.fleet.tally().since(self._before)
         traffic = {"sent": tally.sent, "received": tally.received}
-        votes, seats = outcome.record.votes, len(outcome.models)
+        votes, seats, roll = outcome.record.votes, len(outcome.models), self.answers.members.roll
+        assumed = self.answers.settings.assumed_honest
         return replace(
             found,
             loss={},
             traffic=traffic,
             refused=tally.refused,
             late=self._late(),
-            margin_estimate=estimate_margin(votes, seats, self.answers.num_honest) if any(votes.values()) else None,
+            margin_estimate=estimate_margin(votes, seats, assumed) if any(votes.values()) else None,
+            roll=roll.numbers() if roll else None,
         )
 
     def wait(self, outcome: Outcome) -> None:
         """Give nodes time to come back; those that are there and failed need none, but may have said why."""
-        failures = self._failures(outcome)
-        self.complaints.hear(failures, succeeded=False)
-        if not failures:
+        if not self._complain(outcome, succeeded=False):
             sleep(PAUSE)
+
+    def _complain(self, outcome: Outcome, *, succeeded: bool) -> Mapping[Client, str]:
+        """Let it be heard why nodes have failed."""
+        failures, settings = self._failures(outcome), self.answers.settings
+        self.complaints.count(settings.num_clients, settings.assumed_honest)
+        self.complaints.hear(failures, succeeded=succeeded)
+        return failures
 
     def _late(self) -> tuple[Client, ...]:
         """The clients that did not answer in time, in this round."""

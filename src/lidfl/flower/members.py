@@ -16,6 +16,7 @@ from lidfl.files import write_atomically
 from lidfl.flower.codec import Ask, Unreadable, pack_ask, read_reply
 from lidfl.flower.exchange import NodeId
 from lidfl.flower.fleet import Fleet
+from lidfl.flower.roll import Roll
 from lidfl.types import Client
 
 log = logging.getLogger(__name__)
@@ -36,10 +37,13 @@ class Members:
         self.file = file
         saved: dict[str, NodeId] = json.loads(file.read_text()) if file.exists() else {}
         self.node_of: dict[Client, NodeId] = {int(client): node for client, node in saved.items()}
+        self.written = dict(self.node_of)
         self.asked: dict[NodeId, float] = {}
         self.unheard: Counter[NodeId] = Counter()
         """How often in a row a node has not named its partition."""
         self.heard: set[NodeId] = set()
+        self.roll: Roll | None = None
+        """Who takes part in this round, where that may change."""
 
     def wait(self, seconds: float) -> None:
         """Let nodes join until there is one for every client and each has answered, but no longer than this.
@@ -52,7 +56,7 @@ class Members:
             here = self.present()
             self._wishes([node for node in here.values() if node not in self.heard])
             heard = len(self.heard.intersection(here.values()))
-            if heard == self.num_clients or monotonic() > until:
+            if heard >= self.num_clients or monotonic() > until:
                 break
             sleep(0.5)
         log.info("%d of %d clients are there", heard, self.num_clients)
@@ -69,8 +73,14 @@ class Members:
             if free:
                 here[wish if wish in free else free[0]] = node
         self.node_of |= here
-        write_atomically(self.file, json.dumps(self.node_of).encode())
+        self.remember()
         return here
+
+    def remember(self) -> None:
+        """Write which node is which client, if that has changed."""
+        if self.node_of != self.written:
+            write_atomically(self.file, json.dumps(self.node_of).encode())
+            self.written = dict(self.node_of)
 
     def _may_be_asked(self, node: NodeId) -> bool:
         return (

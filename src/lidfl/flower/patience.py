@@ -15,10 +15,17 @@ seconds is right. What can be bounded is for how long everybody waits for the sa
 
 from collections.abc import Iterable
 
+from lidfl.settings.experiment import Experiment
+
 RETURN = 0.5
 """Which part of the time that passes comes back as credit, all nodes together."""
 LEEWAY = 1.25
 """By what factor a node in debt is waited for longer than the others."""
+
+
+def share_of(experiment: Experiment) -> float:
+    """Which part of the nodes sets the pace; who takes all to be honest would let the slowest set it."""
+    return min(experiment.assumed_honest / experiment.num_clients, 0.5)
 
 
 class Patience:

@@ -1,6 +1,7 @@
 """Which keys may take part: all of them registered over one connection, on the SuperLink's own machine."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -15,6 +16,16 @@ from lidfl.errors import LidflError
 
 GONE = "unregistered"
 """What Flower calls a node that was removed."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What setting the roll has changed, and who is on it."""
+
+    new: int
+    gone: int
+    nodes: Mapping[str, int]
+    """The node of every name."""
 
 
 class Registrar:
@@ -39,16 +50,21 @@ class Registrar:
         nodes = self.client.ListNodes(ListNodesRequest()).nodes_info
         return {bytes(node.public_key): node.node_id for node in nodes if node.status != GONE}
 
-    def set_roll(self, files: Iterable[Path], *, remove: bool) -> tuple[int, int]:
-        """Register the keys of these files, and remove all others if told so; how many were new, how many went."""
-        wanted = {read_public_key(file): file.name for file in files}
+    def set_roll(self, files: Iterable[Path], *, remove: bool) -> "Change":
+        """Register the keys of these files, and remove all others if told so.
+
+        Flower registers one key a call; all calls go over one connection. A key that two files hold counts once.
+        """
+        wanted = {read_public_key(file): file.stem for file in files}
         present = self.registered()
-        for key in wanted.keys() - present.keys():
+        new = wanted.keys() - present.keys()
+        for key in new:
             self.client.RegisterNode(RegisterNodeRequest(public_key=key, name=wanted[key]))
         gone = present.keys() - wanted.keys() if remove else set()
         for key in gone:
             self.client.UnregisterNode(UnregisterNodeRequest(node_id=present[key]))
-        return len(wanted.keys() - present.keys()), len(gone)
+        ids = self.registered() if new else present
+        return Change(len(new), len(gone), {name: ids[key] for key, name in wanted.items() if key in ids})
 
 
 def read_public_key(file: Path) -> bytes:

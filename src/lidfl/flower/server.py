@@ -8,6 +8,8 @@ The app's run config overrides the experiment's settings (`flwr run . -c "rounds
 | `in-flight`, `deadline` | messages out at a time, and seconds for each (see `fleet.Limits`) |
 | `patience` | seconds that an honest node needs (see `lidfl.flower.patience`) |
 | `wait` | seconds to wait at the start until all clients have joined |
+| `open-roll` | nodes may join and leave while it runs; `num-clients` is how many are planned with |
+| `vouched` | how many nodes are honest at least, whoever joins; 0 for the experiment's fraction of the roll |
 | `log-format` | `json` for a line of JSON instead of text |
 | `live` | the port of the live page on this machine; 0 for none |
 """
@@ -22,6 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from time import sleep
 from typing import Any
 
@@ -33,9 +36,12 @@ from lidfl.flower.answers import Answers
 from lidfl.flower.complaints import Complaints
 from lidfl.flower.deployed import Deployed, OpenAudit
 from lidfl.flower.fleet import Fleet, Limits
+from lidfl.flower.joining import OpenMembers, OpenServer
 from lidfl.flower.members import Members
 from lidfl.flower.nodes_view import view_nodes
+from lidfl.flower.patience import share_of
 from lidfl.flower.presence import at_work
+from lidfl.flower.roll import Registered, Seating
 from lidfl.flower.signing import Signer
 from lidfl.learning import models
 from lidfl.learning.client import flushing_denormals
@@ -72,6 +78,8 @@ class Control:
     deadline: float = Limits.deadline
     patience: float = Limits.patience
     wait: float = 120.0
+    open_roll: bool = False
+    vouched: int = 0
     log_format: str = "text"
     live: int = 0
 
@@ -130,7 +138,7 @@ def read_run_config(experiment: Experiment, config: Mapping[str, Any]) -> tuple[
 @flushing_denormals()
 def serve(experiment: Experiment, control: Control, grid: Grid, open_audit: OpenAudit | None) -> Summary:
     """Play all rounds that are left; the summary."""
-    check_what_nodes_can(experiment)
+    check_what_nodes_can(experiment, control)
     directory = RunDirectory(experiment.out)
     claimed = directory.claimed(experiment, resume=control.resume, overwrite=control.overwrite)
     with claimed, at_work(directory), logged(directory, control.log_format):
@@ -138,16 +146,15 @@ def serve(experiment: Experiment, control: Control, grid: Grid, open_audit: Open
         if audit:
             directory.save_inputs(audit.data)
         initial = audit.initial() if audit else initial_model(experiment)
-        # Who takes all nodes to be honest would let the slowest set the pace.
-        share = min(experiment.assumed_honest / experiment.num_clients, 0.5)
-        limits = Limits(control.in_flight, control.deadline, patience=control.patience, share=share)
+        limits = Limits(control.in_flight, control.deadline, patience=control.patience, share=share_of(experiment))
         fleet = Fleet(grid, limits, Signer.from_environment())
-        members = Members(fleet, experiment.num_clients, directory.path / "nodes.json")
+        members = members_of(experiment, control, fleet, directory.path)
         members.wait(control.wait)
         complaints = Complaints(experiment.num_clients, experiment.assumed_honest)
         federation = Deployed(Answers(experiment, fleet, members), audit, complaints)
         secret = experiment.seed if audit else directory.secret()  # a test's rounds are those of the simulation
-        server = Server(experiment, audit.canonical() if audit else own_form(experiment, initial), secret)
+        canonical = audit.canonical() if audit else own_form(experiment, initial)
+        server = server_of(members, experiment, canonical, secret)
         start = partial(first_list, experiment, initial)
         with watched(experiment, control.live, partial(view_nodes, fleet, members)) as observe:
             state = play(experiment, server, federation, start, directory, observe)
@@ -159,8 +166,27 @@ def serve(experiment: Experiment, control: Control, grid: Grid, open_audit: Open
     return summary
 
 
-def check_what_nodes_can(experiment: Experiment) -> None:
-    """Refuse settings that only simulated clients know how to follow."""
+def members_of(experiment: Experiment, control: Control, fleet: Fleet, folder: Path) -> Members:
+    """Who is which client: as many as the experiment says, or whoever is on the roll."""
+    if not control.open_roll:
+        return Members(fleet, experiment.num_clients, folder / "nodes.json")
+    return OpenMembers(fleet, Seating(experiment, control.vouched), Registered.from_environment(), folder)
+
+
+def server_of(members: Members, experiment: Experiment, canonical: Canonical | None, secret: int) -> Server:
+    """Who plays the rounds."""
+    if isinstance(members, OpenMembers):
+        return OpenServer(members, canonical, secret)
+    return Server(experiment, canonical, secret)
+
+
+def check_what_nodes_can(experiment: Experiment, control: Control) -> None:
+    """Refuse settings that only simulated clients know how to follow, and those that do not go together."""
+    if control.open_roll:
+        Registered.from_environment()
+        Seating(experiment, control.vouched)
+    elif control.vouched:
+        raise LidflError("vouched goes with open-roll=true; without it set byzantine_fraction")
     for name in ("reach", "lookahead"):
         if getattr(experiment, name):
             raise LidflError(f"{name} is for simulations so far; leave it out (--{name} 0) with real nodes")
@@ -208,7 +234,8 @@ def watched(experiment: Experiment, port: int, nodes: Nodes) -> Iterator[Observe
 def tell(progress: Progress) -> None:
     """Say what happened in a round, in a line of the log."""
     experiment = progress.experiment
-    line = log_line(progress.record, experiment.rounds, experiment.voters or experiment.num_clients)
+    voters = progress.record.voters_of(experiment.voters, experiment.num_clients)
+    line = log_line(progress.record, experiment.rounds, voters)
     log.info(line, extra={"record": progress.record.to_json()})
 
 

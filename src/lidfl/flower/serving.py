@@ -11,9 +11,12 @@ import httpx
 from lidfl.errors import LidflError
 from lidfl.flower.hosting import CONNECTION, await_port, connection
 from lidfl.flower.registration import Registrar
+from lidfl.flower.roll import write_names
 
 log = logging.getLogger("flwr")
 
+ROLL = "roll.json"
+"""The file of a server's folder with the name and the node of every key that is registered."""
 LOOK = 5.0
 """Seconds between two looks at the roll."""
 PROXY = """# Lets clients reach Flower's fleet API and nothing else. Paths are relative to this file.
@@ -103,8 +106,9 @@ def keep_roll(folder: Path, port: int, seen: list[str]) -> list[str]:
         return seen
     try:
         with Registrar(f"127.0.0.1:{port}", folder / "ca.crt") as registrar:
-            new, gone = registrar.set_roll(files, remove=True)
-        log.info("the roll has %d nodes: %d new, %d gone", len(files), new, gone)
+            change = registrar.set_roll(files, remove=True)
+        write_names(folder / ROLL, change.nodes)
+        log.info("the roll has %d nodes: %d new, %d gone", len(change.nodes), change.new, change.gone)
     except (LidflError, httpx.HTTPError) as error:
         log.error("the roll is left as it is: %s", error)
     return names

@@ -5,6 +5,16 @@ from collections.abc import Iterable, Iterator
 from lidfl.live.watch import NodeView, Watch, margin_of
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
+ROLL = {
+    "clients": "Nodes on the roll.",
+    "joined": "Nodes that have joined beside those planned with.",
+    "left": "Nodes planned with whose keys were removed.",
+    "honest": "Nodes that are taken to be honest.",
+    "seats": "Models that the list is to have.",
+    "quota": "First choices with which a model stays whatever others do.",
+    "room": "Malicious nodes that may join before the honest are no quota.",
+    "margin_at_worst": "Honest ballots beyond the quota if all who joined are malicious; negative: no guarantee.",
+}
 STATES = ("well", "late", "failing", "misbehaving", "away")
 
 
@@ -29,6 +39,8 @@ def _of_run(watch: Watch) -> Iterator[str]:
     margin = margin_of(last)
     if margin is not None:
         yield from _metric("lidfl_margin", "gauge", "Ballots short of removing the favourite.", [("", margin)])
+    for name, value in (last.roll or {}).items():
+        yield from _metric(f"lidfl_roll_{name}", "gauge", ROLL[name], [("", value)])
     if last.tested:
         yield from _metric("lidfl_accuracy", "gauge", "Accuracy of the best model.", [("", last.best_accuracy)])
 

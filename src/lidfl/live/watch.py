@@ -57,6 +57,7 @@ class Watch:
         self.title = title
         self.rounds = rounds
         self.voters = voters
+        """How many ballots the last vote had asked for."""
         self.nodes = nodes
         self.records: list[Json] = []
         self.alerts: list[Alert] = []
@@ -67,7 +68,10 @@ class Watch:
     def observe(self, progress: Progress) -> None:
         """Take note of a round."""
         record = progress.record
+        experiment = progress.experiment
         with self._lock:
+            if record.roll is not None:
+                self.voters = record.voters_of(experiment.voters, experiment.num_clients)
             self.alerts = [*self.alerts, *self._alerts(record)][-MOST_ALERTS:]
             self.records.append(record.to_json() | {"list": list(progress.models.ids)})
             self.last = record
@@ -78,6 +82,7 @@ class Watch:
         margin, before = margin_of(record), margin_of(self.last)
         if margin is not None and before is not None and margin < before:
             yield Alert(record.number, f"the margin has shrunk from {before} to {margin}")
+        yield from self._roll_alerts(record)
         missing = self.voters - sum(record.votes.values())
         if record.votes and missing > 0:
             yield Alert(record.number, f"{missing} of {self.voters} ballots are missing")
@@ -90,6 +95,20 @@ class Watch:
             )
         if record.late:
             yield Alert(record.number, f"late: {', '.join(f'client {client}' for client in record.late)}")
+
+    def _roll_alerts(self, record: RoundRecord) -> Iterator[Alert]:
+        """The roll has changed; and what it means if newcomers are all malicious."""
+        roll, before = record.roll, self.last.roll if self.last else None
+        if roll is None or roll == before or not (roll["joined"] or roll["left"]):
+            return
+        changed = f"the roll has {roll['clients']} nodes, {roll['joined']} joined and {roll['left']} left"
+        if roll["margin_at_worst"] >= 0:
+            yield Alert(record.number, f"{changed}; the guarantee holds even if all newcomers are malicious")
+        else:
+            lost = (
+                f"if all newcomers are malicious, honest ballots are {-roll['margin_at_worst']} short of the quota"
+            )
+            yield Alert(record.number, f"{changed}; {lost}, and good models can be voted out")
 
     def state(self, since: int = 0) -> Json:
         """All that the page needs; of the rounds only those from a number on."""

@@ -148,6 +148,8 @@ class Vote:
     voters: tuple[Client, ...]
     seats: int
     ranks: int = 1
+    listed: int | None = None
+    """How many of the candidates were in the list before; None for as many as there are seats."""
 
     @property
     def models(self) -> Models:
@@ -157,7 +159,7 @@ class Vote:
     @property
     def known(self) -> Models:
         """The list as it stood before this round."""
-        return self.candidates.parameters[: self.seats]
+        return self.candidates.parameters[: self.seats if self.listed is None else self.listed]
 
     @property
     def quorum(self) -> int:

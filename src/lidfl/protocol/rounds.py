@@ -20,7 +20,10 @@ def lid_round(
     models: ModelList, round_index: int, clients: Sequence[Client], rng: np.random.Generator, rules: Rules
 ) -> Round:
     """One round of LiD-FL (paper, algorithm 1) and of what grows out of it."""
-    seats = len(models)
+    seats = rules.seats or len(models)
+    if len(models) > seats:  # there are fewer clients than there were: one model goes, and none comes
+        as_it_stands = Gathered(round_index, models, {}, clients, rng, rules)
+        return (yield from put_to_vote(as_it_stands, [], len(models) - 1, Counter()))
     offers = offer(models, clients, rng, rules)  # step 1
     trained, unusable = valid_updates((yield Train(round_index, models, offers)), offers, models)  # step 2
     if unusable["missing"] == len(offers):
@@ -30,16 +33,24 @@ def lid_round(
     rejected = unusable + undecided
     if not proposed:
         return Outcome(models, _record(round_index, models, models, [], [], rejected))
+    return (yield from put_to_vote(gathered, proposed, seats, rejected))
+
+
+def put_to_vote(gathered: Gathered, proposed: Sequence[Proposed], seats: int, rejected: Counter[str]) -> Round:
+    """The paper's steps 4 and 5: the list and what is proposed for it stand for so many seats."""
+    models, rules, round_index = gathered.models, gathered.rules, gathered.round_index
     candidates = models.with_new(proposed)
-    voters = sample(clients, rules.voters or len(clients), rng)
-    vote = Vote(round_index, candidates, voters, seats, ranks=len(candidates) if rules.ranked else 1)
+    voters = sample(gathered.clients, rules.voters or len(gathered.clients), gathered.rng)
+    ranks = len(candidates) if rules.ranked else 1
+    vote = Vote(round_index, candidates, voters, seats, ranks, listed=len(models))
     ballots, spoilt = valid_ballots((yield vote), vote)  # step 4
-    rejected += spoilt
+    rejected = rejected + spoilt
     if len(ballots) < vote.quorum:
         return unplayed(round_index, models, rejected)
     stood = {voter: candidates.ballot_of(voter) for voter in voters if voter not in ballots}
     cast = [*ballots.values(), *filter(None, stood.values())]
-    survivors = candidates.without(rules.elect(cast, candidates.ages, seats))  # step 5
+    filled = min(seats, len(candidates))  # more clients than there were need more seats, which fill up in time
+    survivors = candidates.without(rules.elect(cast, candidates.ages, filled))  # step 5
     record = _record(round_index, candidates, survivors, proposed, cast, rejected)
     return Outcome(survivors.holding(ballots, candidates), replace(record, stood=len(cast) - len(ballots)))
 

@@ -55,6 +55,8 @@ class Rules:
     """How many train; None for all."""
     voters: int | None = None
     """How many vote; None for all."""
+    seats: int | None = None
+    """How many models the list is to have; None for as many as it has."""
     num_honest: int = 1
     """How many of those who train are taken to be honest."""
     canonical: Canonical | None = None

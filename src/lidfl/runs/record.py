@@ -61,6 +61,8 @@ class Findings:
     """Clients that were asked and did not answer in time."""
     margin_estimate: int | None = None
     """The margin as far as a server can tell, which does not know who is honest."""
+    roll: Mapping[str, int] | None = None
+    """Where nodes join and leave: how many there are, the seats and the quota that follow, and at worst."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,11 @@ class RoundRecord(Findings):
     def number(self) -> int:
         """The round as people count, from 1."""
         return self.round_index + 1
+
+    def voters_of(self, drawn: int, clients: int) -> int:
+        """How many were asked to vote: those drawn, or all who were there if none are; `clients` were planned."""
+        there = clients if self.roll is None else self.roll["clients"]
+        return min(drawn or there, there)
 
     @property
     def tested(self) -> bool:
@@ -130,6 +137,8 @@ class RoundRecord(Findings):
             line |= {"margin_estimate": self.margin_estimate}
         if self.spent is not None:
             line |= {"spent": asdict(self.spent)}
+        if self.roll is not None:
+            line |= {"roll": dict(self.roll)}
         return line | {"seconds": self.seconds, "phases": dict(self.phases)}
 
     def _birth_to_json(self, birth: Birth) -> Json:
@@ -158,6 +167,7 @@ class RoundRecord(Findings):
             late=tuple(line.get("late", ())),
             margin_estimate=line.get("margin_estimate"),
             spent=Spent(**line["spent"]) if "spent" in line else None,
+            roll=line.get("roll"),
             seconds=line["seconds"],
             phases=line.get("phases", {}),
         )

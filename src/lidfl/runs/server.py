@@ -5,12 +5,14 @@ It is the same for a simulation and for a real federation, and knows no more tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lidfl.methods.elections import SINGLE_CHOICE, election
 from lidfl.methods.proposals import resolve_proposals
 from lidfl.protocol import Canonical, ModelList, Round, Rules
 from lidfl.seeds import rng_for
 from lidfl.settings.experiment import Experiment
-from lidfl.types import Parameters
+from lidfl.types import Client, Parameters
 
 
 class Server:
@@ -21,10 +23,14 @@ class Server:
     """
 
     def __init__(
-        self, experiment: Experiment, canonical: Canonical | None = None, secret: int | None = None
+        self,
+        experiment: Experiment,
+        canonical: Canonical | None = None,
+        secret: int | None = None,
+        clients: Sequence[Client] | None = None,
     ) -> None:
         self.experiment = experiment
-        self.clients = range(experiment.num_clients)
+        self.clients = range(experiment.num_clients) if clients is None else clients
         self.rules = rules_of(experiment, canonical)
         self.secret = experiment.seed if secret is None else secret
 
@@ -53,6 +59,7 @@ def rules_of(experiment: Experiment, canonical: Canonical | None = None) -> Rule
         same_parent=experiment.compares_updates,
         workers=workers,
         voters=experiment.voters or None,
+        seats=experiment.list_size,
         num_honest=max(1, workers * experiment.assumed_honest // experiment.num_clients),
         canonical=canonical,
     )

@@ -8,6 +8,8 @@ from lidfl.runs.record import RoundRecord
 def story(record: RoundRecord) -> str:
     """What happened in a round, in words."""
     match record.born:
+        case () if record.removed:
+            text = "fewer clients, a shorter list"
         case ():
             return f"round {record.number}: no usable update, the list stays"
         case (birth,):
@@ -34,12 +36,20 @@ def log_line(record: RoundRecord, rounds: int, voters: int) -> str:
         f"votes {votes} ({sum(record.votes.values())} of {voters})" if record.votes else "no vote",
         f"out {' '.join(map(str, record.removed))}" if record.removed else "",
         f"margin about {margin}" if margin is not None else "",
+        _roll(record.roll) if record.roll else "",
         f"late: {' '.join(f'client {client}' for client in record.late)}" if record.late else "",
         f"rejected: {_counted(record.rejected)}" if record.rejected else "",
         f"refused: {_counted(record.refused)}" if record.refused else "",
         f"{record.seconds:.1f} s",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _roll(roll: Mapping[str, int]) -> str:
+    """The roll in a few words; and whether newcomers that are all malicious would break the guarantee."""
+    came = f" ({roll['joined']} joined, {roll['left']} left)" if roll["joined"] or roll["left"] else ""
+    worst = "" if roll["margin_at_worst"] >= 0 else f", AT WORST {-roll['margin_at_worst']} HONEST BALLOTS SHORT"
+    return f"roll {roll['clients']}{came}, {roll['seats']} seats, quota {roll['quota']}{worst}"
 
 
 def _counted(reasons: Mapping[str, int]) -> str:

@@ -14,6 +14,7 @@ from lidfl.theory.votes import Electorate, Size
 RULES: tuple[ParentRule, ...] = ("uniform", "favourite")
 DOUBTED = tuple(Fraction(tenths, 10) for tenths in (8, 6, 4, 2, 1))
 """Honest fractions that a list may have to be safe for."""
+SIGNED = ("margin", "sybil_margin")
 STEPS = 16
 """Into how many steps a curve is divided: from one point to the next, the round grows by about the same factor."""
 
@@ -30,7 +31,7 @@ class Promise:
     @property
     def text(self) -> str:
         """The number as a person reads it."""
-        if self.key == "margin" and self.value is not None:
+        if self.key in SIGNED and self.value is not None:
             return f"{self.value:+,}"
         if "failure" in self.key and self.value == 0:  # beyond what a float can hold
             return "< 1e-300"
@@ -60,6 +61,7 @@ def plan(question: Question) -> Plan:
     sections = (
         Section("The list", tuple(_list_promises(question))),
         Section("If the fraction is not known", tuple(_doubt_promises(question))),
+        Section("If others join", tuple(_joining_promises(question))),
         Section("A vote", tuple(_vote_promises(question))),
         Section("Clients", tuple(_client_promises(question))),
         Section("Validation data", tuple(_validation_promises(question))),
@@ -93,6 +95,27 @@ def _doubt_promises(question: Question) -> Iterator[Promise]:
             safe = Electorate.smallest(m, honest).list_size
             told = f"A list that is safe if {float(fraction):.0%} or more are honest, that is {honest:,} clients."
             yield Promise(f"list_for_{int(100 * fraction)}", f"from {float(fraction):.0%} on", safe, told)
+
+
+def _joining_promises(question: Question) -> Iterator[Promise]:
+    """What a wave of malicious newcomers does: honest clients do not become more by it."""
+    electorate = question.electorate
+    m, k, q, room = electorate.num_clients, electorate.num_honest, electorate.list_size, electorate.room
+    told = f"So many malicious clients may join, k(q + 1) − 1 − m, and {k:,} honest ones are still a quota."
+    gone = f"The quota does not hold as it is: of {m:,} clients {-room:,} are too many."
+    yield Promise("sybil_room", "may join", max(room, 0), told if room >= 0 else gone)
+    wave = question.sybils or m
+    after = electorate.joined_by(wave)
+    then = f"If {wave:,} malicious clients join, the quota is {after.quota():,}, and {k:,} are honest:"
+    yield Promise("sybil_margin", "… after a wave", after.margin, f"{then} {_kept(after)}")
+    needed = Electorate.smallest(after.num_clients, k).list_size
+    told = f"The list that would hold with them, ⌊{after.num_clients:,}/{k:,}⌋; with uniform parents progress is"
+    yield Promise("sybil_list", "… list needed", needed, f"{told} up to {needed / q:.3g} times slower with it.")
+
+
+def _kept(electorate: Electorate) -> str:
+    """Whether the guarantee holds."""
+    return "the guarantee holds." if electorate.margin >= 0 else "the others can vote out every good model."
 
 
 def _list_promises(question: Question) -> Iterator[Promise]:

@@ -32,6 +32,7 @@ class Question:
     rounds: int = option("T, how many rounds; 1,500 is the paper's number for FEMNIST", 1500)
     candidates: int = option("c, how many clients each train a new model a round; 1 is the paper's", 1)
     voters: int = option("how many clients, drawn anew each round, vote (0: all)", 0)
+    sybils: int = option("how many malicious clients may join later (0: as many as there are)", 0)
 
     def __post_init__(self) -> None:
         _check("clients", self.clients, low=1)
@@ -52,6 +53,7 @@ class Question:
         _check("rounds", self.rounds, low=1)
         _check("candidates", self.candidates, low=1, high=self.clients)
         _check("voters", self.voters, low=0, high=self.clients)
+        _check("sybils", self.sybils, low=0)
 
     @property
     def electorate(self) -> Electorate:

@@ -10,12 +10,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lidfl.theory.plan import RULES, Plan, Section, as_text, curve, landmarks
+from lidfl.theory.plan import RULES, SIGNED, Plan, Section, as_text, curve, landmarks
 from lidfl.theory.question import Question
 
 BARS = "▁▂▃▄▅▆▇█"
-STYLES = {("margin", True): "green", ("margin", False): "red"}
-"""The margin is the one promise that says yes or no: green if the quota holds, red if not."""
+STYLES = {(key, holds): ("green" if holds else "red") for key in SIGNED for holds in (True, False)}
+"""Margins are the promises that say yes or no: green if the quota holds, red if not."""
 
 
 def as_rich(made: Plan, given: Mapping[str, Any]) -> RenderableType:

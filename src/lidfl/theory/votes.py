@@ -54,6 +54,18 @@ class Electorate:
         """k less the quota: how many honest votes may go astray. If it is negative, the quota does not hold."""
         return self.num_honest - self.quota()
 
+    @property
+    def room(self) -> int:
+        """k(q + 1) − 1 − m: how many malicious clients may join before the honest are no quota any more.
+
+        The quota holds for k > m/(q + 1). If it is negative, the quota does not hold as it is.
+        """
+        return self.num_honest * (self.list_size + 1) - 1 - self.num_clients
+
+    def joined_by(self, sybils: int) -> "Electorate":
+        """The same honest clients and list when so many malicious clients have joined."""
+        return Electorate(self.num_clients + sybils, self.num_honest, self.list_size)
+
     def ballot_accuracy(self, p: float, candidates: int = 1) -> float:
         """p^(q + c): the chance, at least, that an honest voter sees all q + c models to within η (lemma 4.2)."""
         return p ** (self.list_size + candidates)
