@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.federation, pytest.mark.filterwarnings("ignore")]
 DOCS = Path(__file__).parents[3] / "docs" / "flower.md"
 HOSTS = {"server": "10.77.0.1", "node-0": "10.77.0.2", "node-1": "10.77.0.3"}
 BRIDGE = "lidfl-br"
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/usr/bin:/bin:/sbin"
 
 
 def blocks() -> list[tuple[list[str], str]]:
@@ -38,7 +39,7 @@ def ip(*words: str) -> bool:
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[dict[str, Path]]:
     """Three namespaces on a bridge, each with a folder of its own."""
-    if not shutil.which("ip") or not shutil.which("nginx", path="/usr/sbin:/usr/bin") or os.geteuid():
+    if not shutil.which("ip") or not shutil.which("nginx", path=PATH) or os.geteuid():
         pytest.skip("needs root, ip and nginx")
     if not ip("link", "add", BRIDGE, "type", "bridge"):
         pytest.skip("network namespaces are not allowed here")
@@ -64,8 +65,7 @@ def hosts(tmp_path: Path) -> Iterator[dict[str, Path]]:
 
 def type_in(host: str, folder: Path, commands: str) -> subprocess.Popen[bytes]:
     """Type commands at a host; what they print goes to a file."""
-    here = str(Path(sys.executable).parent)
-    environment = {**os.environ, "PATH": f"{here}:/usr/sbin:/usr/bin:/bin:/sbin", "HOME": str(folder)}
+    environment = {**os.environ, "PATH": PATH, "HOME": str(folder)}
     words = ["ip", "netns", "exec", f"lidfl-{host}", "bash", "-ec", commands]
     with (folder / "printed.txt").open("ab") as file:
         return subprocess.Popen(words, cwd=folder, env=environment, stdout=file, stderr=file)

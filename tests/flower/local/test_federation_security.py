@@ -1,5 +1,6 @@
 """What nodes of a real federation cannot do: a real SuperLink with TLS and node keys, nodes that lie."""
 
+import os
 import re
 import shutil
 import ssl
@@ -70,7 +71,7 @@ def test_nobody_can_vote_for_another_vote_twice_or_replay_a_ballot(federation: L
     assert first["refused"] == {"forged": 1}
     assert sum(first["votes"].values()) == 3, "the victim is asked anew, and its own ballot counts"
     assert second["refused"]["forged"] >= 1
-    assert sum(second["votes"].values()) == 2
+    assert sum(second["votes"].values()) - second.get("stood", 0) == 2, "the liar's first ballot stands, no other"
     assert second["rejected"] == {"missing": 1}
 
 
@@ -96,15 +97,17 @@ def test_a_reply_of_absurd_size_is_dropped_in_little_memory(
 ) -> None:
     app = client_app(FiledTask(str(federation.home / "data")))
     with nodes(federation, app) as (honest, liar), serving(honest, app):
-        out = play(federation, make.__name__)
+        out = play(federation, make.__name__, deadline=60.0, patience=60.0)
         peak = 0
         for _ in range(2):
-            liar.send(reply_with(make(message := answer_until_vote(liar, app)), message))
+            message = answer_until_vote(liar, app)
+            with suppress(Exception):  # the server may have dropped it while it is still being uploaded
+                liar.send(reply_with(make(message), message))
             peak = max(peak, server_memory(federation))
         lines = finish(out)
     for line in lines:
         assert line["refused"] == {"too large": 1}
-        assert sum(line["votes"].values()) == 2
+        assert sum(line["votes"].values()) - line.get("stood", 0) == 2
     assert peak < 1_000_000, "kilobytes"
 
 
@@ -153,7 +156,7 @@ def test_without_tls_there_is_no_answer(federation: LocalFederation) -> None:
 @pytest.fixture(scope="module")
 def proxy(federation: LocalFederation) -> Iterator[int]:
     """The port of nginx with the configuration of the docs, in front of the SuperLink."""
-    nginx = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin")
+    nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     if not nginx:
         pytest.skip("no nginx: apt-get install nginx-light")
     port, folder = free_port(), federation.home / "nginx"
