@@ -10,6 +10,7 @@ from lidfl.flower import client_app, codec
 from lidfl.flower.codec import Reply
 from lidfl.flower.fleet import Limits
 from lidfl.flower.local.shares import FiledTask, write_shares
+from lidfl.seeds import seed_for
 from lidfl.settings.experiment import Experiment
 from lidfl.settings.world import draw_byzantine, load_data
 from tests.flower.local_grid import Handle, LocalGrid
@@ -28,7 +29,7 @@ def six(**settings: Any) -> Experiment:
 def grid_of(experiment: Experiment, folder: Path) -> LocalGrid:
     """A node for every client, with the data and the behaviour that the experiment deals it."""
     folder.mkdir(exist_ok=True)
-    write_shares(load_data(experiment), experiment.model, folder)
+    write_shares(load_data(experiment), experiment.model, folder, seed_for(experiment.seed, "model"))
     app, byzantine = client_app(FiledTask(str(folder)), testing=True), draw_byzantine(experiment)
     bad = {"attack": experiment.attack, "vote-attack": experiment.vote_attack}
     config = {"num-partitions": experiment.num_clients}

@@ -70,7 +70,7 @@ class Pick:
 
         if self.client is None or self.dataset:
             raise LidflError("--app goes with --client, the number of a node, and without --dataset")
-        return pick_from(self.run, read_app(self.app, {}), client=self.client, out=self.out)
+        return pick_from(self.run, read_app(self.app, {}), client=self.client, out=self.out, deploy=self.deploy)
 
 
 def as_dict(choice: "Choice") -> dict[str, Any]:

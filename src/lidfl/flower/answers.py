@@ -24,6 +24,20 @@ Asks: TypeAlias = dict[Client, Ask]
 MESSAGE_TYPE = {"train": "train", "choose": "evaluate", "vote": "evaluate"}
 
 
+def work_of(experiment: Experiment) -> Work:
+    """What clients are told about how to train, judge and choose."""
+    return Work(
+        seed=experiment.seed,
+        steps=experiment.local_steps,
+        batch_size=experiment.batch_size,
+        learning_rate=experiment.learning_rate,
+        momentum=experiment.momentum,
+        judge=experiment.judge,
+        deploy=experiment.deploy,
+        rounds=experiment.rounds,
+    )
+
+
 class Answers:
     """Answers requests with what the nodes of a fleet reply."""
 
@@ -31,14 +45,7 @@ class Answers:
         self.fleet = fleet
         self.members = members
         self.experiment = experiment
-        self.work = Work(
-            seed=experiment.seed,
-            steps=experiment.local_steps,
-            batch_size=experiment.batch_size,
-            learning_rate=experiment.learning_rate,
-            momentum=experiment.momentum,
-            judge=experiment.judge,
-        )
+        self.work = work_of(experiment)
         self.held: defaultdict[Client, set[str]] = defaultdict(set)
         """The models that each client has, as far as it has confirmed them."""
         self.trainers: dict[Client, NodeId] = {}

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from lidfl.errors import LidflError
 from lidfl.files import read_toml
+from lidfl.flower.answers import work_of
 from lidfl.flower.client import ListClient, Task
+from lidfl.flower.codec import Ask
 from lidfl.flower.server import ListServer, read_run_config
-from lidfl.flower.worker import judged_loss
-from lidfl.learning.parameters import Network
+from lidfl.flower.worker import Worker
+from lidfl.methods.deploying import deploy as deploy_rules
 from lidfl.runs.directory import RunDirectory
-from lidfl.runs.picking import Choice, accuracy, check_client, take
+from lidfl.runs.picking import Choice, check_client, judged_by, write_choice
 from lidfl.settings.experiment import Experiment
 
 NEEDED = ("num-clients", "out", "resume")
@@ -67,21 +67,24 @@ def read_app(folder: Path, settings: Mapping[str, Any]) -> OwnApp:
     return OwnApp(folder, experiment, config, client.task, client.testing)
 
 
-def pick_from(run: Path | str, app: OwnApp, *, client: int, out: Path | str | None = None) -> Choice:
-    """Choose the model of an app's finished run that does best on one node's validation data, and write it.
+def pick_from(
+    run: Path | str, app: OwnApp, *, client: int, out: Path | str | None = None, deploy: str | None = None
+) -> Choice:
+    """Make of the list of an app's finished run the model that serves one node's data best, and write it.
 
-    Accuracies are on the same data; they are not known where the task brings a loss of its own.
+    By the run's own rule, or another. Accuracies are on the node's validation data; they are not known where the
+    task brings a loss of its own.
     """
     directory = RunDirectory(run)
     final, experiment = directory.final_state().models, directory.experiment()
     check_client(experiment, client)
-    network = Network(app.task.model())
-    _, validation = app.task.data(client, experiment.num_clients)
-    judged = [judged_loss(app.task, network, row, validation, experiment.judge) for row in final.parameters]
-    known = not hasattr(app.task, "loss")
-    hits = [accuracy(network, row, validation) if known else np.nan for row in final.parameters]
+    rule = deploy_rules.resolve(deploy or experiment.deploy)
+    ask = Ask("vote", client=client, work=work_of(experiment))
+    worker = Worker(app.task, ask, {"partition-id": client, "num-partitions": experiment.num_clients})
+    tested = None if hasattr(app.task, "loss") else worker.validation
     default = directory.path / f"client-{client}.safetensors"
-    return take(network, final, np.array(judged), np.array(hits), experiment, Path(out) if out else default)
+    judged = judged_by(rule, worker, final, worker.network, tested, experiment.rounds)
+    return write_choice(judged, experiment, Path(out) if out else default)
 
 
 def _read_manifest(folder: Path) -> Manifest:

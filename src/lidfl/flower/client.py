@@ -5,6 +5,7 @@ is models by hash and their losses, is in the context's state. That is a cache: 
 the client says which models it is missing.
 """
 
+import math
 import os
 import signal
 import threading
@@ -28,7 +29,7 @@ from lidfl.flower.codec import (
     time_limit,
 )
 from lidfl.flower.signing import verifier_of
-from lidfl.flower.store import keep_best
+from lidfl.flower.store import keep_own
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -81,8 +82,9 @@ def make_client_app(task: Any, *, testing: bool) -> ListClient:
 
     def handle(message: Message, context: Context) -> Message:
         obey(message, context)  # before anything else: what is not the server's must cost next to nothing
-        with deadline(time_limit(message)):
-            reply = answer(read_ask(message.content), context, task, testing=testing)
+        seconds = time_limit(message)
+        with deadline(seconds):
+            reply = answer(read_ask(message.content), context, task, testing=testing, seconds=seconds)
         return reply_with(pack_reply(reply), message)
 
     app.query()(handle)
@@ -103,8 +105,8 @@ def obey(message: Message, context: Context) -> None:
     context.state[OBEYED] = ConfigRecord(verifier.memory())
 
 
-def answer(ask: Ask, context: Context, task: Any, *, testing: bool) -> Reply:
-    """The reply to a request."""
+def answer(ask: Ask, context: Context, task: Any, *, testing: bool, seconds: float = math.inf) -> Reply:
+    """The reply to a request that has so many seconds."""
     node = dict(context.node_config)
     if ask.kind == "hello":
         return Reply("hello", partition=int(node.get("partition-id", 0)))
@@ -120,7 +122,7 @@ def answer(ask: Ask, context: Context, task: Any, *, testing: bool) -> Reply:
         losses |= {name: worker.loss(vectors[name]) for name in unknown}
     cache.keep(ask, vectors, losses)
     if ask.kind == "vote":
-        keep_best(worker.network, ask, vectors, losses, context.run_id)
+        keep_own(worker, ask, vectors, losses, context.run_id, seconds)
     if ask.kind == "train":
         parent = min(range(len(ask.models)), key=lambda place: losses.get(ask.models[place], 0.0))
         return Reply("trained", parent=parent, update=worker.train(vectors[ask.models[parent]]))

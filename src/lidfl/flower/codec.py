@@ -51,6 +51,10 @@ class Work:
     momentum: float = 0.0
     judge: str = "loss"
     """How it judges a model, unless its task has a loss of its own."""
+    deploy: str = "best"
+    """What it makes of the list for itself."""
+    rounds: int = 0
+    """How many rounds there are in all."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,8 @@ def _read_work(record: ConfigRecord) -> Work:
         learning_rate=_typed(record, "learning_rate", float),
         momentum=_typed(record, "momentum", float),
         judge=_typed(record, "judge", str),
+        deploy=_typed(record, "deploy", str),
+        rounds=_typed(record, "rounds", int),
     )
 
 

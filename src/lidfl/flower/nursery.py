@@ -77,6 +77,9 @@ def _live(birth: dict[str, Any], files: list[int], caller: socket.socket) -> Non
     """Become the client app that was asked for."""
     from flwr.supernode.cli import flwr_clientapp
 
+    from lidfl.flower.store import AFTERWARDS
+
+    AFTERWARDS.waiting = []
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for standard, file in zip((1, 2), files, strict=True):
         os.dup2(file, standard)
@@ -92,6 +95,8 @@ def _live(birth: dict[str, Any], files: list[int], caller: socket.socket) -> Non
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     finally:
+        with suppress(Exception):  # the reply is out: what is left is this node's own affair
+            AFTERWARDS.do()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

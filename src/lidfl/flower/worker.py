@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lidfl.flower.codec import Ask, Vector
@@ -24,7 +25,7 @@ from lidfl.learning.judges import judge
 from lidfl.learning.parameters import Network
 from lidfl.methods.elections import honest_ballots
 from lidfl.seeds import rng_for, seed_for
-from lidfl.types import Ballot, Parameters
+from lidfl.types import Ballot, Models, Parameters
 
 
 class Worker:
@@ -47,13 +48,14 @@ class Worker:
         return self.update(start, self.train_data[1])
 
     @flushing_denormals()
-    def update(self, start: Vector, labels: Tensor) -> Vector:
-        """What training with these labels makes of a model."""
+    def update(self, start: Vector, labels: Tensor, purpose: str = "batch", part: int | None = None) -> Vector:
+        """What training with these labels makes of a model; batches are drawn for a purpose and a part of it."""
         ask, work, images = self.ask, self.ask.work, self.train_data[0]
+        place = ask.round_index if part is None else part
         training = LocalTraining(work.steps, work.batch_size, work.learning_rate, work.momentum)
-        rng = rng_for(work.seed, "batch", ask.round_index, ask.client)
+        rng = rng_for(work.seed, purpose, place, ask.client)
         batches = torch.from_numpy(draw_batches(len(images), training, rng))
-        seed = seed_for(work.seed, "dropout", ask.round_index, ask.client)
+        seed = seed_for(work.seed, "dropout", place, ask.client)
         parameters = torch.from_numpy(start)
         if trains_itself(self.task):
             own = own_update(self.task, self.network, parameters, (images, labels), batches, training, seed)
@@ -66,6 +68,23 @@ class Worker:
     def ballot(self, losses: Sequence[float]) -> Ballot:
         """The ballot to cast."""
         return honest_ballots(np.array([losses]), self.ask.ranks)[0]
+
+    # What a node can do with its own data when it makes its model of the list (`lidfl.methods.deploying.OwnData`)
+
+    def losses(self, models: Models) -> NDArray[np.float64]:
+        """Its judgement of each model."""
+        return np.array([self.loss(row.numpy()) for row in models])
+
+    def trained(self, model: Parameters, part: int) -> Parameters:
+        """A model after one more local training."""
+        reached = model + torch.from_numpy(Worker.update(self, model.numpy(), self.train_data[1], "tune", part))
+        return reached if bool(reached.isfinite().all()) else model
+
+    def first(self) -> Parameters:
+        """The model that everything began with: the server's, drawn from the same seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_for(self.ask.work.seed, "model"))
+            return Network(self.task.model()).initial()
 
 
 @flushing_denormals()

@@ -26,9 +26,11 @@ from lidfl.learning.client import (
 )
 from lidfl.learning.models import build_model
 from lidfl.learning.parameters import Network
-from lidfl.methods import deploying
+from lidfl.methods.deploying import OwnData
+from lidfl.methods.deploying import deploy as deploy_rules
 from lidfl.plugins import load_recorded
 from lidfl.protocol import ModelList
+from lidfl.registry import Bound
 from lidfl.runs.directory import Inputs, RunDirectory
 from lidfl.seeds import rng_for, seed_for
 from lidfl.settings.experiment import Experiment
@@ -82,7 +84,16 @@ class Holdings:
 class PickingOwn:
     """What a client can do with its own data when it picks."""
 
-    def __init__(self, network: Network, experiment: Experiment, held: Holdings, num_classes: int) -> None:
+    def __init__(
+        self,
+        network: Network,
+        experiment: Experiment,
+        held: Holdings,
+        num_classes: int,
+        client: int | None = None,
+    ) -> None:
+        self.client = client
+        """Whose batches are drawn; somebody from outside has batches of its own."""
         self.network = network
         self.experiment = experiment
         self.held = held
@@ -99,8 +110,10 @@ class PickingOwn:
         if self.held.train is None:
             raise LidflError('to tune a model takes training data: give client=…, or deploy="soup"')
         images, labels = self.held.train
-        rows = draw_batches(len(labels), self.work, rng_for(self.experiment.seed, "tune", part))
-        reached = model + local_update(self.network, model, images, labels, torch.from_numpy(rows), self.work)
+        seed, place = self.experiment.seed, (part,) if self.client is None else (part, self.client)
+        rows = torch.from_numpy(draw_batches(len(labels), self.work, rng_for(seed, "tune", *place)))
+        dropout = seed_for(seed, "dropout", *place)
+        reached = model + local_update(self.network, model, images, labels, rows, self.work, dropout_seed=dropout)
         return reached if bool(reached.isfinite().all()) else model
 
     def first(self) -> Parameters:
@@ -127,10 +140,7 @@ def pick(
     held = holdings(experiment, inputs.statistics, dataset, client)
     judged = judge_list(directory, held, client=client, deploy=deploy)
     default = directory.path / ("picked.safetensors" if client is None else f"client-{client}.safetensors")
-    path = Path(out) if out else default
-    number = judged.ids[judged.position] if judged.position is not None else None
-    write_model(path, judged.network, judged.chosen, number, experiment)
-    return Choice(judged.ids, judged.losses, judged.accuracies, judged.position, judged.accuracy, path)
+    return write_choice(judged, experiment, Path(out) if out else default)
 
 
 def judge_list(
@@ -139,15 +149,34 @@ def judge_list(
     """How a client with its own data sees a finished run's list, and what it makes of it."""
     experiment, inputs = directory.experiment(), directory.inputs()
     final = offered(directory.final_state().models, experiment, client)
-    rule = deploying.deploy.resolve(deploy or experiment.deploy)
+    rule = deploy_rules.resolve(deploy or experiment.deploy)
     check_classes(held, inputs.num_classes)
     network = network_of(experiment, inputs)
-    own = PickingOwn(network, experiment, held, inputs.num_classes)
-    chosen = rule(final.parameters, own, rounds=experiment.rounds)
-    found = [accuracy(network, row, held.test) for row in (*final.parameters, chosen)]
-    position = place_of(chosen, final.parameters)
-    losses = own.losses(final.parameters)
+    own = PickingOwn(network, experiment, held, inputs.num_classes, client)
+    return judged_by(rule, own, final, network, held.test, experiment.rounds)
+
+
+def judged_by(
+    rule: Bound[Parameters],
+    own: OwnData,
+    final: ModelList,
+    network: Network,
+    tested: Split | None,
+    rounds: int,
+) -> Judged:
+    """What a rule makes of a list with somebody's own data; accuracies are on `tested`, if they can be told."""
+    chosen = rule(final.parameters, own, rounds=rounds)
+    rows = (*final.parameters, chosen)
+    found = [accuracy(network, row, tested) if tested else np.nan for row in rows]
+    position, losses = place_of(chosen, final.parameters), own.losses(final.parameters)
     return Judged(network, chosen, final.ids, losses, np.array(found[:-1]), position, found[-1])
+
+
+def write_choice(judged: Judged, experiment: Experiment, path: Path) -> Choice:
+    """Write what was made of a list."""
+    number = judged.ids[judged.position] if judged.position is not None else None
+    write_model(path, judged.network, judged.chosen, number, experiment)
+    return Choice(judged.ids, judged.losses, judged.accuracies, judged.position, judged.accuracy, path)
 
 
 def network_of(experiment: Experiment, inputs: Inputs) -> Network:
@@ -173,20 +202,6 @@ def check_classes(held: Holdings, num_classes: int) -> None:
 def place_of(model: Parameters, models: Models) -> int | None:
     """Where in a list a model stands, if it is one of it."""
     return next((place for place, row in enumerate(models) if torch.equal(row, model)), None)
-
-
-def take(
-    network: Network,
-    final: ModelList,
-    losses: NDArray[np.float64],
-    accuracies: NDArray[np.float64],
-    experiment: Experiment,
-    path: Path,
-) -> Choice:
-    """Choose the model with the lowest loss, and write it."""
-    position = int(losses.argmin())
-    write_model(path, network, final.parameters[position], final.ids[position], experiment)
-    return Choice(final.ids, losses, accuracies, position, float(accuracies[position]), path)
 
 
 def holdings(experiment: Experiment, statistics: Statistics, dataset: str | None, client: int | None) -> Holdings:

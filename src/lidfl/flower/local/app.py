@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from lidfl.flower.local.shares import write_shares
+from lidfl.seeds import seed_for
 from lidfl.settings.experiment import Experiment
 from lidfl.settings.world import load_data
 
@@ -50,7 +51,7 @@ def write_experiment_app(experiment: Experiment, settings: Path, home: Path) -> 
     """Write the app and its nodes' data to folders in `home`; the server reads the experiment from `settings`."""
     data, app = home / "data", home / "app"
     data.mkdir()
-    write_shares(load_data(experiment), experiment.model, data)
+    write_shares(load_data(experiment), experiment.model, data, seed_for(experiment.seed, "model"))
     texts = {
         "pyproject.toml": PROJECT.format(rounds=experiment.rounds),
         "federation/__init__.py": "",

@@ -12,9 +12,9 @@ from lidfl.data.shards import FederatedData
 from lidfl.learning.models import build_model
 
 
-def write_shares(data: FederatedData, model: str, folder: Path) -> None:
-    """Write every client's training and validation data, and which model they are for."""
-    task = {"model": model, "image_shape": data.image_shape, "num_classes": data.num_classes}
+def write_shares(data: FederatedData, model: str, folder: Path, seed: int = 0) -> None:
+    """Write every client's training and validation data, and which model they are for, drawn from which seed."""
+    task = {"model": model, "seed": seed, "image_shape": data.image_shape, "num_classes": data.num_classes}
     for client in range(data.num_clients):
         (images, labels), (held, held_labels) = data.train.of(client), data.validation.of(client)
         tensors = {"images": images, "labels": labels, "validation": held, "validation_labels": held_labels}
@@ -29,11 +29,11 @@ class FiledTask:
         self.folder = Path(folder)
 
     def model(self) -> nn.Module:
-        """The experiment's model; its numbers do not matter, since a client only ever loads those it is sent."""
+        """The experiment's model, as it is at first."""
         with safe_open(self.folder / "node-0.safetensors", framework="pt") as file:
             task = json.loads(file.metadata()["task"])
         channels, height, width = task["image_shape"]
-        return build_model(task["model"], (channels, height, width), task["num_classes"], seed=0)
+        return build_model(task["model"], (channels, height, width), task["num_classes"], task["seed"])
 
     def data(self, partition: int, _partitions: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """The node's training and validation data."""
