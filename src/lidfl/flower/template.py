@@ -31,6 +31,8 @@ overwrite = false
 wait = 120.0
 deadline = 120.0
 patience = 10.0
+open-roll = false
+vouched = 0
 log-format = "text"
 live = 0
 """

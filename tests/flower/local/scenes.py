@@ -62,7 +62,7 @@ def play(federation: LocalFederation, name: str, deadline: float = 20.0, **confi
     return out
 
 
-def finish(out: Path, seconds: float = 120) -> list[dict[str, Any]]:
+def finish(out: Path, seconds: float = 600) -> list[dict[str, Any]]:
     until = monotonic() + seconds
     while not RunDirectory(out).is_finished:
         assert monotonic() < until, "the run does not end"

@@ -152,7 +152,7 @@ def test_a_slow_node_costs_one_deadline_once_and_then_little(federation: LocalFe
         stop = threading.Event()
         thread = threading.Thread(target=slowly, args=(liar, app, how, stop), daemon=True)
         thread.start()
-        finish(out, seconds=240)
+        finish(out, seconds=600)
         stop.set()
         thread.join()
     records = list(RunDirectory(out).records())
@@ -160,7 +160,7 @@ def test_a_slow_node_costs_one_deadline_once_and_then_little(federation: LocalFe
     print(f"{how}: {[round(s, 1) for s in seconds]}")  # noqa: T201
     # A round has two requests. One deadline at first, one credit in all, and then what the patience allows.
     assert sum(seconds) < 8 * 2 * 4 * 1.5 + 2 * 30
-    assert sorted(seconds)[3] < 9
+    assert sorted(seconds)[3] < 15
 
 
 def slowly(node: FakeNode, app: ClientApp, how: str, stop: threading.Event) -> None:

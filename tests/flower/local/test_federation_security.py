@@ -120,7 +120,7 @@ def test_a_reply_that_never_comes_in_full_holds_up_nobody_for_long(federation: L
             liar.send(reply_with(pack_reply(Reply("ballot", ballot=(0,))), message), upload=False)
         lines = finish(out)
     assert [sum(line["votes"].values()) for line in lines] == [2, 2]
-    assert RunDirectory(out).summary()["seconds"] < 2 * 20, "Flower itself would wait two hours"
+    assert RunDirectory(out).summary()["seconds"] < 2 * 60, "Flower itself would wait two hours"
 
 
 def server_memory(federation: LocalFederation) -> int:
@@ -136,7 +136,7 @@ def server_memory(federation: LocalFederation) -> int:
 def test_a_node_that_is_not_registered_is_refused(federation: LocalFederation) -> None:
     make_node_key(federation.home, "stranger.key")
     federation.start_node(0, key=federation.home / "stranger.key")
-    until = monotonic() + 60
+    until = monotonic() + 240
     while "not let in" not in (log := (federation.logs / "node-0.log").read_text()):
         assert monotonic() < until, log
         sleep(0.2)
@@ -165,7 +165,7 @@ def proxy(federation: LocalFederation) -> Iterator[int]:
     more = f"pid {folder}/nginx.pid; daemon off;"
     file = federation.home / "nginx.conf"
     federation.processes.start("nginx", nginx, "-p", folder, "-c", file, "-e", folder / "errors", "-g", more)
-    until = monotonic() + 20
+    until = monotonic() + 60
     while not listens(port):
         assert monotonic() < until, (federation.logs / "nginx.log").read_text()
         sleep(0.1)
@@ -178,7 +178,7 @@ def test_whole_rounds_run_through_the_proxy(federation: LocalFederation, proxy: 
     for client in range(3):
         federation.start_node(client, port=proxy)
     try:
-        lines = finish(out := play(federation, "proxied", rounds=3), seconds=180)
+        lines = finish(out := play(federation, "proxied", rounds=3), seconds=600)
     finally:
         for client in range(3):
             federation.processes[f"node-{client}"].terminate()

@@ -44,6 +44,8 @@ patience = 10.0
 log-format = "text"
 live = 0
 wait = 120.0
+open-roll = false
+vouched = 0
 """
 
 
