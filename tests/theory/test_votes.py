@@ -122,3 +122,15 @@ def test_a_validation_set_of_the_corrected_size_is_accurate_and_the_papers_formu
     assert 2 * math.exp(-size * 0.01 / 8) <= 0.005 < 2 * math.exp(-(size - 1) * 0.01 / 8)
     assert 2 * math.exp(-paper * 0.01 / 8) == pytest.approx(0.01, rel=0.01)
     assert votes.validation_size(0.1, 1.0) is None
+
+
+@pytest.mark.parametrize(("clients", "honest", "size"), [(6, 2, 3), (35, 14, 2), (35, 14, 5), (7, 7, 1), (9, 2, 3)])
+def test_so_many_sybils_may_join_and_not_one_more(clients: int, honest: int, size: int) -> None:
+    """Counted one by one: the quota of the enlarged roll is still within the honest clients' reach."""
+    electorate = Electorate(clients, honest, size)
+    borne = -1
+    while (clients + borne + 1) // (size + 1) + 1 <= honest:
+        borne += 1
+    assert max(electorate.room, -1) == borne
+    for sybils in range(2 * clients):
+        assert (electorate.joined_by(sybils).margin >= 0) == (sybils <= electorate.room)

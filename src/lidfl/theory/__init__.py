@@ -6,6 +6,7 @@
 | `committees` | voters drawn at random: the chance that they lack an honest quota, and how many are enough |
 | `convergence` | how fast the loss falls while no vote fails, and where the bound ends |
 | `question` | what a plan is asked for, and the checks on it |
+| `promises`, `joining` | a number with its sentence; what malicious newcomers do to the guarantee |
 | `plan` | what the guarantee promises, each number with a sentence |
 | `view` | a plan for the terminal; import it only to show one, since it needs rich |
 
@@ -15,7 +16,8 @@ Letters are the paper's: m clients, k of them honest, γ = k/m; a list of q mode
 (η, p) oracle, which errs by at most η with probability p.
 """
 
-from lidfl.theory.plan import Plan, Promise, Section, as_dict, plan
+from lidfl.theory.plan import Plan, Section, as_dict, plan
+from lidfl.theory.promises import Promise
 from lidfl.theory.question import Question
 from lidfl.theory.votes import Electorate
 

@@ -8,34 +8,16 @@ from typing import Any
 
 from lidfl.theory import committees, votes
 from lidfl.theory.convergence import ParentRule, good_round, paper_bound
+from lidfl.theory.joining import joining_promises
+from lidfl.theory.promises import Promise
 from lidfl.theory.question import Question
 from lidfl.theory.votes import Electorate, Size
 
 RULES: tuple[ParentRule, ...] = ("uniform", "favourite")
 DOUBTED = tuple(Fraction(tenths, 10) for tenths in (8, 6, 4, 2, 1))
 """Honest fractions that a list may have to be safe for."""
-SIGNED = ("margin", "sybil_margin")
 STEPS = 16
 """Into how many steps a curve is divided: from one point to the next, the round grows by about the same factor."""
-
-
-@dataclass(frozen=True)
-class Promise:
-    """A number that the guarantee gives, and the sentence that says what it means."""
-
-    key: str
-    name: str
-    value: float | None
-    sentence: str
-
-    @property
-    def text(self) -> str:
-        """The number as a person reads it."""
-        if self.key in SIGNED and self.value is not None:
-            return f"{self.value:+,}"
-        if "failure" in self.key and self.value == 0:  # beyond what a float can hold
-            return "< 1e-300"
-        return as_text(self.value)
 
 
 @dataclass(frozen=True)
@@ -61,7 +43,7 @@ def plan(question: Question) -> Plan:
     sections = (
         Section("The list", tuple(_list_promises(question))),
         Section("If the fraction is not known", tuple(_doubt_promises(question))),
-        Section("If others join", tuple(_joining_promises(question))),
+        Section("If others join", tuple(joining_promises(question))),
         Section("A vote", tuple(_vote_promises(question))),
         Section("Clients", tuple(_client_promises(question))),
         Section("Validation data", tuple(_validation_promises(question))),
@@ -95,27 +77,6 @@ def _doubt_promises(question: Question) -> Iterator[Promise]:
             safe = Electorate.smallest(m, honest).list_size
             told = f"A list that is safe if {float(fraction):.0%} or more are honest, that is {honest:,} clients."
             yield Promise(f"list_for_{int(100 * fraction)}", f"from {float(fraction):.0%} on", safe, told)
-
-
-def _joining_promises(question: Question) -> Iterator[Promise]:
-    """What a wave of malicious newcomers does: honest clients do not become more by it."""
-    electorate = question.electorate
-    m, k, q, room = electorate.num_clients, electorate.num_honest, electorate.list_size, electorate.room
-    told = f"So many malicious clients may join, k(q + 1) − 1 − m, and {k:,} honest ones are still a quota."
-    gone = f"The quota does not hold as it is: of {m:,} clients {-room:,} are too many."
-    yield Promise("sybil_room", "may join", max(room, 0), told if room >= 0 else gone)
-    wave = question.sybils or m
-    after = electorate.joined_by(wave)
-    then = f"If {wave:,} malicious clients join, the quota is {after.quota():,}, and {k:,} are honest:"
-    yield Promise("sybil_margin", "… after a wave", after.margin, f"{then} {_kept(after)}")
-    needed = Electorate.smallest(after.num_clients, k).list_size
-    told = f"The list that would hold with them, ⌊{after.num_clients:,}/{k:,}⌋; with uniform parents progress is"
-    yield Promise("sybil_list", "… list needed", needed, f"{told} up to {needed / q:.3g} times slower with it.")
-
-
-def _kept(electorate: Electorate) -> str:
-    """Whether the guarantee holds."""
-    return "the guarantee holds." if electorate.margin >= 0 else "the others can vote out every good model."
 
 
 def _list_promises(question: Question) -> Iterator[Promise]:
@@ -282,21 +243,6 @@ def landmarks(last: int) -> list[int]:
 def _rounds(last: int) -> list[int]:
     """The rounds of a curve: equal ratios apart, rounded, with the landmarks added."""
     return sorted({*landmarks(last), *(round(last ** (step / STEPS)) for step in range(STEPS + 1))})
-
-
-def as_text(value: float | None) -> str:
-    """A count in full, anything else to three digits; a probability just below one is not rounded up to one.
-
-    >>> as_text(1_000_000), as_text(0.99999), as_text(0.25), as_text(1e-9), as_text(None)
-    ('1,000,000', '1 − 1.0e-05', '0.25', '1.0e-09', '–')
-    """
-    if value is None:
-        return "–"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if 0.9995 < value < 1:
-        return f"1 − {1 - value:.1e}"
-    return f"{value:.3g}" if value == 0 or 1e-3 <= value < 1e4 else f"{value:.1e}"
 
 
 def as_dict(made: Plan) -> dict[str, Any]:

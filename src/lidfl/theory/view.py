@@ -10,7 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lidfl.theory.plan import RULES, SIGNED, Plan, Section, as_text, curve, landmarks
+from lidfl.theory.plan import RULES, Plan, Section, curve, landmarks
+from lidfl.theory.promises import SIGNED, as_text
 from lidfl.theory.question import Question
 
 BARS = "▁▂▃▄▅▆▇█"
