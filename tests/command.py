@@ -14,9 +14,15 @@ from lidfl.cli.main import main
 
 
 def start(*arguments: object, cwd: Path) -> subprocess.Popen[str]:
-    """Start `lidfl …`."""
+    """Start `lidfl …`; it heeds Ctrl-C even where these tests do not, as under `nohup … &`."""
     command = [sys.executable, "-m", "lidfl", *map(str, arguments)]
-    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=cwd, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_ctrl_c)
+
+
+def heed_ctrl_c() -> None:
+    """Undo what is inherited from a shell that starts things in the background: SIGINT is ignored there."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def lidfl(*arguments: object, cwd: Path, expect: int = 0) -> tuple[str, str]:

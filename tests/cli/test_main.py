@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from lidfl import LidflError
 from lidfl.cli.federation import FederationUp
 from lidfl.learning.models import build_model
-from tests.command import lidfl, lidfl_here, lines_without_times
+from tests.command import lidfl, lidfl_here, lines_without_times, start
 
 SUMMARY_KEYS = {
     *("test_accuracy", "deployed_accuracy", "per_model_accuracy", "rounds", "seconds", "seconds_per_round"),
@@ -200,3 +200,23 @@ def test_without_flower_the_command_says_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "flwr", None)
     with pytest.raises(LidflError, match=r"pip install 'lidfl\[flower\]'"):
         FederationUp(action="up")()
+
+
+def test_ctrl_c_while_modules_are_loaded_ends_without_a_word(tmp_path: Path) -> None:
+    """Most of the first second goes into imports; the entry of the command waits for Ctrl-C from the start."""
+    code = "import sys, lidfl.__main__ as entry\n"
+    code += "class Interrupted:\n    def find_spec(self, name, *_):\n"
+    code += "        if name == 'tyro': raise KeyboardInterrupt\n"
+    code += "sys.meta_path.insert(0, Interrupted())\nentry.main()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_reader_who_has_read_enough_is_no_error(tmp_path: Path) -> None:
+    process = start("list", cwd=tmp_path)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(60) in (1, 141)  # rich's way, or a shell's
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()

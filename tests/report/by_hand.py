@@ -10,8 +10,9 @@ from lidfl import Experiment, RunDirectory
 from lidfl.protocol import Birth
 from lidfl.report.figures.base import Figure
 from lidfl.report.read import RunRecords
-from lidfl.runs.directory import EXPERIMENT, SUMMARY, Summary
+from lidfl.runs.directory import SUMMARY, Summary
 from lidfl.runs.record import RecordWriter, RoundRecord
+from lidfl.runs.resuming import EXPERIMENT
 from lidfl.studies.store import Curve, Kept
 
 PHASES = {"training": 0.1, "evaluation": 0.3, "voting": 0.05, "protocol": 0.05}

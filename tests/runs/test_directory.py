@@ -1,11 +1,16 @@
 """A run directory loses nothing, mixes nothing, and is written by one process at a time."""
 
+import errno
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lidfl import Experiment, LidflError, RunDirectory, run
 from lidfl.runs.directory import finished_runs, unfinished_runs
+from lidfl.runs.loop import Progress
 from tests.command import lines_without_times
 
 
@@ -116,3 +121,46 @@ def test_runs_without_a_result_are_told_from_those_with_one(four_rounds: Experim
         pass
     assert [directory.path for directory in finished_runs(tmp_path)] == [tmp_path / "run"]
     assert [directory.path for directory in unfinished_runs(tmp_path)] == [tmp_path / "begun"]
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2, 4, 6, 8, 10])
+def test_a_full_disk_is_one_line_and_costs_nothing_that_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    alone, full = (Experiment(rounds=6, checkpoint_every=2, out=str(tmp_path / name)) for name in ("alone", "full"))
+    run(alone)
+    left = iter([True] * writes)
+    usual = os.fsync
+
+    def fill_up(handle: int) -> None:
+        if not next(left, False):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        usual(handle)
+
+    monkeypatch.setattr(os, "fsync", fill_up)
+    with pytest.raises(LidflError, match=r"cannot write to .*full: No space left on device; .*(--resume|set out=)"):
+        run(full)
+    monkeypatch.setattr(os, "fsync", usual)
+    assert not list(Path(full.out).rglob("*.partial")), "half a file would fill the disk further"
+    run(full, resume=Path(full.out).exists())
+    assert (Path(full.out) / "models.safetensors").read_bytes() == (
+        Path(alone.out) / "models.safetensors"
+    ).read_bytes()
+
+
+def test_a_directory_that_is_deleted_meanwhile_is_one_line(tmp_path: Path) -> None:
+    def delete(progress: Progress) -> None:
+        if progress.record.number == 3:
+            shutil.rmtree(tmp_path / "run")
+
+    with pytest.raises(LidflError, match=r"cannot write to .*run: No such file or directory; .* deleted or moved"):
+        run(Experiment(rounds=6, checkpoint_every=2, out=str(tmp_path / "run")), observe=delete)
+
+
+def test_a_file_in_the_place_of_a_run_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("precious")
+    ways: list[dict[str, Any]] = [{}, {"resume": True}, {"overwrite": True}]
+    for how in ways:
+        with pytest.raises(LidflError, match=r"cannot write to .*run: Not a directory; set out="):
+            run(Experiment(rounds=1, out=str(tmp_path / "run")), **how)
+    assert (tmp_path / "run").read_text() == "precious"

@@ -15,7 +15,7 @@ from lidfl import Experiment, LidflError, run
 from lidfl.runs.loop import Progress
 from lidfl.studies.running import estimate, run_all
 from lidfl.studies.sweep import Sweep, directory_name, read_sweep
-from tests.command import lidfl, lines_without_times, wait_until
+from tests.command import heed_ctrl_c, lidfl, lines_without_times, wait_until
 
 FILE = """
 rounds = 6
@@ -135,7 +135,9 @@ def test_ctrl_c_stops_all_workers_and_the_next_call_goes_on(tmp_path: Path) -> N
     (tmp_path / "small.toml").write_text("rounds = 150\ncheckpoint_every = 10\nseed = [1, 2, 3]\n")
     command = [sys.executable, "-m", "lidfl", "sweep", "small.toml", "--workers", "2"]
     pipes: Any = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    with subprocess.Popen(command, cwd=tmp_path, start_new_session=True, **pipes) as process:
+    with subprocess.Popen(
+        command, cwd=tmp_path, start_new_session=True, preexec_fn=heed_ctrl_c, **pipes
+    ) as process:
         wait_until(lambda: bool(list(tmp_path.glob("runs/small/*/rounds.jsonl"))), "no run has begun")
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
         out, err = process.communicate(timeout=60)

@@ -65,9 +65,9 @@ def test_every_plan_can_be_written_as_json(
         (dict(clients=35, honest=36), "--honest must be at least 1 and at most 35, not 36"),
         (dict(clients=35, honest=14, p=0.0), "--p must be above 0 and at most 1"),
         (dict(clients=35, honest=14, alpha=2.0), "--beta must be at least 2"),
-        (dict(clients=35, honest=14, delta=0.6), "--delta must be above 0 and at most 0.5"),
+        (dict(clients=35, honest=14, delta=0.6), "--delta must be at least 1e-300 and at most 0.5"),
         (dict(clients=35, honest=14, list_size=0), "--list-size must be at least 1"),
-        (dict(clients=35, honest=14, eta=math.nan), "--eta must be above 0"),
+        (dict(clients=35, honest=14, eta=math.nan), "--eta must be at least 1e-12"),
         (dict(clients=35, honest=14, voters=36), "--voters must be at least 0 and at most 35"),
     ],
 )

@@ -35,7 +35,8 @@ def shown(
     experiment: Experiment, *, title: str | None = None, again: str | None = None, quiet: bool = False
 ) -> "Iterator[Observer | None]":
     """Show a run for as long as the context is open; on Ctrl-C say how to go on."""
-    from lidfl.runs.directory import RunDirectory, resume_command
+    from lidfl.runs.directory import RunDirectory
+    from lidfl.runs.resuming import resume_command
 
     console = Console()
     if not quiet:

@@ -18,6 +18,8 @@ from lidfl.errors import LidflError
 from lidfl.settings.experiment import Experiment
 from lidfl.settings.headline import headline
 
+MOST_NODES = 1000
+
 
 @dataclass(frozen=True)
 class Playing:
@@ -87,6 +89,8 @@ class FederationOptions(RunOptions):
         """The settings of the file and the flags; nodes and Byzantine ones are counted, not a fraction."""
         fresh = self.config is None
         settings = ({"rounds": 20, "eval_every": 1} if fresh else {}) | super().settings()
+        if self.nodes is not None and not 1 <= self.nodes <= MOST_NODES:
+            raise LidflError(f"--nodes must be from 1 to {MOST_NODES:,}, not {self.nodes}: each is a process here")
         nodes = self.nodes or (6 if fresh else settings.get("num_clients", 6))
         count = self.byzantine if self.byzantine is not None else (4 if fresh else None)
         if count is not None:

@@ -10,13 +10,14 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import tyro
 
 from lidfl.cli.flags import as_flags
-from lidfl.errors import LidflError
+from lidfl.errors import LidflError, one_line, told
 from lidfl.settings.experiment import FORMERLY
 
 COMMANDS = {
@@ -49,18 +50,41 @@ def main() -> None:
     """Run the command that was typed; what the user can mend is told in one line."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # being asked to end is like Ctrl-C: nothing is lost
     sys.path.insert(0, os.getcwd())  # so that a user's own package.module:function is found
+    for stream in (sys.stdout, sys.stderr):  # a name may hold bytes that are no letters
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         parse(sys.argv[1:])()
-    except LidflError as error:
-        print(f"lidfl: {as_flags(str(error))}", file=sys.stderr)  # noqa: T201
-        sys.exit(2)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # whoever read has read enough, as in `lidfl list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except Exception as error:
+        reason = reason_of(error)
+        if reason is None:
+            raise
+        print(f"lidfl: {one_line(as_flags(reason))}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+
+
+def reason_of(error: Exception) -> str | None:
+    """What a user can mend, in words: a slip, a file, too little memory; None for what is our mistake."""
+    if isinstance(error, LidflError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{told(error)}; mend that, or name another place"
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):  # the latter is torch's
+        return "there is not enough memory for that; take fewer clients, models or steps, or smaller batches"
+    return None
 
 
 def parse(arguments: Sequence[str]) -> Callable[[], None]:
     """The command that words stand for, ready to be called."""
     refuse_old_flags(arguments)
+    if any("\0" in argument for argument in arguments):
+        raise LidflError("there is a NUL character in what was typed; leave it out")
     name = arguments[0] if arguments else ""
     if name in COMMANDS:
         parsed: Callable[[], None] = tyro.cli(command_class(name), args=arguments[1:], prog=f"lidfl {name}")

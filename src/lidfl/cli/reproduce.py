@@ -9,6 +9,7 @@ from rich.console import Console
 
 from lidfl.cli.display import saying_how_to_go_on, watch
 from lidfl.cli.output import write_json
+from lidfl.cli.sweep import check_several
 from lidfl.errors import LidflError
 
 
@@ -43,6 +44,7 @@ class Reproduce:
         """Run what is not finished, then compare."""
         from lidfl.studies import page, paper
 
+        check_several("workers", self.workers)
         console = Console(stderr=self.json)
         if self.name == "list":
             write_json(paper.names()) if self.json else console.print("\n".join(paper.names()), highlight=False)

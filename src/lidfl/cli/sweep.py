@@ -19,6 +19,8 @@ from lidfl.errors import LidflError
 if TYPE_CHECKING:
     from lidfl.studies.running import Estimate
 
+MOST_AT_A_TIME = 1024
+
 
 @dataclass
 class SweepRuns:
@@ -45,6 +47,8 @@ class SweepRuns:
 
     def __call__(self) -> None:
         """Run what is not finished, or say what that would take."""
+        check_several("workers", self.workers)
+        check_several("threads", self.threads)
         from lidfl.studies.sweep import read_sweep
 
         if self.json and not self.dry_run:
@@ -65,6 +69,12 @@ class SweepRuns:
             failed = watch(waiting, run_all(sweep, self.workers, self.threads, self.backend), console)
         if failed:
             raise LidflError(f"{len(failed)} of {waiting} runs failed; the next call tries them again")
+
+
+def check_several(name: str, number: int) -> None:
+    """Refuse to do none at a time, or more than any machine does."""
+    if not 1 <= number <= MOST_AT_A_TIME:
+        raise LidflError(f"--{name} must be from 1 to {MOST_AT_A_TIME:,}, not {number}")
 
 
 def estimates_as_dicts(estimates: "Sequence[Estimate]") -> list[dict[str, Any]]:

@@ -23,6 +23,9 @@ Indices: TypeAlias = NDArray[np.int64]
 MANY_CLASSES, FEW_IMAGES = 100, 20
 """So many classes with so few images each are likely to be a mistake."""
 
+SMALL_ENOUGH, MOST_RATIO = 1 << 26, 200
+"""Bytes that may be unpacked from anything; beyond, so many from one. Digits on white paper reach about 10."""
+
 DATA_VARIABLE = "LIDFL_DATA"
 """The environment variable that names the directory of data files."""
 
@@ -73,6 +76,15 @@ def locate(path: str) -> Path:
     here = Path(path).expanduser()
     inside = data_directory() / here
     return inside if inside.exists() and not here.exists() else here
+
+
+def refuse_bomb(unpacked: int, packed: int, what: object) -> None:
+    """Refuse what unpacks to far more than data does: a few megabytes can stand for a disk full of zeros."""
+    if unpacked > max(SMALL_ENOUGH, MOST_RATIO * packed):
+        raise LidflError(
+            f"{what} would unpack from {packed:,} bytes to {unpacked:,}, which no data does; "
+            "if it is meant, store it uncompressed"
+        )
 
 
 def draw_rows(available: int, wanted: int, rng: Generator) -> Indices:

@@ -9,7 +9,16 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from lidfl.data.base import DATA_VARIABLE, Dataset, data_directory, dataset, draw_rows, locate, take_rows
+from lidfl.data.base import (
+    DATA_VARIABLE,
+    Dataset,
+    data_directory,
+    dataset,
+    draw_rows,
+    locate,
+    refuse_bomb,
+    take_rows,
+)
 from lidfl.errors import LidflError
 
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
@@ -106,6 +115,7 @@ def _read_archive(form: Form, file: Path) -> dict[str, bytes]:
     try:
         with tarfile.open(file, "r|*") as archive:
             for member in archive:
+                refuse_bomb(member.offset + member.size, file.stat().st_size, file)
                 name = PurePosixPath(member.name).name
                 if name in form.batches and member.isfile() and member.size <= 50_000 * form.record:
                     content = archive.extractfile(member)

@@ -34,9 +34,8 @@ def federate(
     channels, height, width = data.images.shape[1:]
     if statistics is None:
         statistics = measure(data.images, np.concatenate(train), data.standardise)
-    elif not _fits(statistics.mean, data.images) or not _fits(statistics.std, data.images):
-        shape = tuple(statistics.mean.shape)
-        raise LidflError(f"images are {(channels, height, width)}, the statistics {shape}; bring matching images")
+    else:
+        check_statistics(statistics, data.images)
     return FederatedData(
         _shards(data, train, statistics).to(device),
         _shards(data, validation, statistics).to(device),
@@ -81,6 +80,13 @@ def _shards(data: Dataset, rows: list[Indices], statistics: Statistics) -> Shard
     joined = np.concatenate(rows)
     offsets = np.cumsum([0, *map(len, rows)])
     return Shards(statistics.apply(data.images, joined), torch.from_numpy(data.labels[joined]), offsets)
+
+
+def check_statistics(statistics: Statistics, images: Images) -> None:
+    """Refuse images that are not of the shape for which a run's statistics are."""
+    if not _fits(statistics.mean, images) or not _fits(statistics.std, images):
+        shape = tuple(statistics.mean.shape)
+        raise LidflError(f"images are {images.shape[1:]}, the statistics {shape}; bring matching images")
 
 
 def _fits(values: Tensor, images: Images) -> bool:

@@ -147,7 +147,7 @@ def _read_shard(file: Path) -> list[tuple[str, NDArray[np.uint8], NDArray[np.int
         with file.open(encoding="utf-8") as stream:
             shard = json.load(stream, parse_float=parse_float)
         return [(user, *_user_arrays(data)) for user, data in shard["user_data"].items()]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise LidflError(f"{file} is damaged or not LEAF's FEMNIST; get it again from {LEAF_PAGE}") from error
 
 

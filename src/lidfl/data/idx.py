@@ -10,7 +10,17 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from lidfl.data.base import DATA_VARIABLE, Dataset, dataset, draw_rows, locate, take_rows
+from lidfl.data.base import (
+    DATA_VARIABLE,
+    MOST_RATIO,
+    SMALL_ENOUGH,
+    Dataset,
+    dataset,
+    draw_rows,
+    locate,
+    refuse_bomb,
+    take_rows,
+)
 from lidfl.errors import LidflError
 
 SPLIT = re.compile(r"[-_.]?(train|test|t10k)[-_.]images.*")
@@ -85,8 +95,11 @@ def _read_bytes(file: Path, again: str) -> NDArray[np.uint8]:
     """A file's bytes, unpacked in memory or, if they are plain, left on disk until they are used."""
     try:
         if file.suffix == ".gz":
+            most = max(SMALL_ENOUGH, MOST_RATIO * file.stat().st_size)
             with gzip.open(file) as stream:
-                return np.frombuffer(stream.read(), dtype=np.uint8)
+                content = stream.read(most + 1)
+            refuse_bomb(len(content), file.stat().st_size, file)
+            return np.frombuffer(content, dtype=np.uint8)
         return np.asarray(np.memmap(file, dtype=np.uint8, mode="r"))
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise LidflError(f"{file} is damaged; {again}") from error

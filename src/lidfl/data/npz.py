@@ -1,5 +1,7 @@
 """Anyone's own images or feature vectors, from a NumPy .npz file. Nothing is ever unpickled."""
 
+import lzma
+import struct
 import tokenize
 import zipfile
 import zlib
@@ -11,7 +13,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from lidfl.data.base import DATA_VARIABLE, Dataset, Images, caution_about_classes, dataset, locate, log
+from lidfl.data.base import DATA_VARIABLE, Dataset, Images, caution_about_classes, dataset, locate, log, refuse_bomb
 from lidfl.errors import LidflError
 
 Archive: TypeAlias = "NpzFile[Any]"
@@ -19,10 +21,16 @@ Archive: TypeAlias = "NpzFile[Any]"
 UNREADABLE = (
     OSError,
     EOFError,
+    KeyError,
+    LookupError,
     MemoryError,
+    OverflowError,
     RuntimeError,
     SyntaxError,
+    TypeError,
     ValueError,
+    lzma.LZMAError,
+    struct.error,
     tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
@@ -115,6 +123,7 @@ def _name_in(found: list[str], name: str, short: str, file: Path) -> str:
 
 def _read_array(archive: Archive, name: str, file: Path) -> NDArray[Any]:
     try:
+        _refuse_bombs(archive, name, file)
         array = archive[name]
     except UNREADABLE as error:
         reason = "is damaged or holds Python objects; save plain numbers with numpy.savez"
@@ -122,6 +131,12 @@ def _read_array(archive: Archive, name: str, file: Path) -> NDArray[Any]:
     if not isinstance(array, np.ndarray):
         raise LidflError(f"'{name}' of {file} is not a NumPy array; write it with numpy.savez")
     return array
+
+
+def _refuse_bombs(archive: Archive, name: str, file: Path) -> None:
+    for member in archive.zip.infolist() if archive.zip else []:
+        if member.filename in (name, f"{name}.npy"):
+            refuse_bomb(member.file_size, member.compress_size, f"array '{name}' of {file}")
 
 
 def _checked_images(images: NDArray[Any], file: Path | str) -> Images:

@@ -71,7 +71,7 @@ def _read_parquet(file: Path) -> Columns:
         raise LidflError(f"to read {file} install pyarrow (pip install pyarrow), or save it as CSV") from None
     try:
         columns: Columns = parquet.read_table(file).to_pydict()
-    except (OSError, ArrowException) as error:
+    except (OSError, ArrowException, ValueError) as error:
         raise LidflError(f"{file} is not a readable Parquet file ({str(error).splitlines()[0]})") from None
     return columns
 
@@ -105,7 +105,7 @@ def _features(name: str, values: list[Any], file: Path) -> NDArray[np.float32]:
 def _as_numbers(values: list[Any]) -> NDArray[np.float64] | None:
     try:
         return np.array([float(value) for value in values])
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return None
 
 

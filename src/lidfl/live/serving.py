@@ -31,8 +31,9 @@ def served(watch: Watch, port: int) -> Iterator[str]:
 
     try:
         server = ThreadingHTTPServer((HERE, port), Handler)
-    except OSError as error:
-        raise LidflError(f"cannot serve the live page at port {port}: {error.strerror}; choose another") from None
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or "ports are 1 to 65535"
+        raise LidflError(f"cannot serve the live page at port {port}: {reason}; choose another") from None
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever, args=(0.2,), daemon=True)
     thread.start()

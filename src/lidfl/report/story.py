@@ -21,7 +21,8 @@ from lidfl.report.page import Fact, Page, TableSection, repeat_command
 from lidfl.report.read import RunRecords, read_runs
 from lidfl.report.scenes import Scene, scenes
 from lidfl.report.words import counted, listed, percent
-from lidfl.runs.directory import EXPERIMENT, RunDirectory, Summary, resume_command, unfinished_runs
+from lidfl.runs.directory import RunDirectory, Summary, unfinished_runs
+from lidfl.runs.resuming import EXPERIMENT, resume_command
 from lidfl.settings.experiment import Experiment, file_name
 from lidfl.settings.headline import headline
 from lidfl.studies.paper import names

@@ -30,14 +30,13 @@ from safetensors import SafetensorError
 
 from lidfl.data.shards import FederatedData, Statistics
 from lidfl.errors import LidflError
-from lidfl.files import read_toml, tensor_file_notes, write_atomically
+from lidfl.files import find_files, read_toml, tensor_file_notes, write_atomically
 from lidfl.lazily import tensor_files
 from lidfl.runs.record import RoundRecord, read_records
-from lidfl.runs.resuming import check_same
+from lidfl.runs.resuming import EXPERIMENT, check_same, resume_command, telling_of_the_disk
 from lidfl.runs.state import State, load_state, rounds_done_in, save_state
 from lidfl.settings.experiment import Experiment
 
-EXPERIMENT = "experiment.toml"
 ROUNDS = "rounds.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
 INPUTS = "statistics.safetensors"
@@ -147,8 +146,8 @@ class RunDirectory:
         """Refuse what would lose or mix runs, and say how to go on; nothing is written yet."""
         if resume and overwrite:
             raise LidflError("resume=True keeps what is there and overwrite=True deletes it: choose one")
-        if not self.path.exists() or all(path.suffix == ".partial" for path in self.path.iterdir()):
-            return  # nothing is there, or only what a crash left of the very first file
+        if self._is_empty():
+            return
         if not self.is_run:
             raise LidflError(f"{self.path} is not a run of lidfl and is left alone; set out=… to another directory")
         if resume:
@@ -157,6 +156,13 @@ class RunDirectory:
             raise LidflError(
                 f"{self.path} exists; go on with resume=True, start anew with overwrite=True, or set out=…"
             )
+
+    def _is_empty(self) -> bool:
+        """Whether nothing is there, or only what a crash left of the very first file."""
+        try:
+            return not self.path.exists() or all(path.suffix == ".partial" for path in self.path.iterdir())
+        except OSError as error:
+            raise self._unwritable(error) from None
 
     @contextmanager
     def claimed(self, experiment: Experiment, *, resume: bool = False, overwrite: bool = False) -> Iterator[None]:
@@ -174,7 +180,8 @@ class RunDirectory:
             self._lock(handle)
             self.check(experiment, resume=resume, overwrite=overwrite)
             self._prepare(experiment, overwrite=overwrite)
-            yield
+            with telling_of_the_disk(self.path):
+                yield
         finally:
             os.close(handle)  # which ends the lock, as the end of this process would
 
@@ -267,18 +274,13 @@ class RunDirectory:
 
 def finished_runs(folder: Path) -> list[RunDirectory]:
     """The runs below a folder, or the run that the folder is, that have a result."""
-    return [RunDirectory(path.parent) for path in sorted(folder.rglob(SUMMARY))]
+    return [RunDirectory(path.parent) for path in find_files(folder, SUMMARY)]
 
 
 def unfinished_runs(folder: Path) -> list[RunDirectory]:
     """The runs below a folder that were begun and have no result yet."""
-    begun = [RunDirectory(path.parent) for path in sorted(folder.rglob(EXPERIMENT))]
+    begun = [RunDirectory(path.parent) for path in find_files(folder, EXPERIMENT)]
     return [directory for directory in begun if not directory.is_finished]
-
-
-def resume_command(path: Path) -> str:
-    """What to type to go on with a run."""
-    return f"lidfl run --config {path / EXPERIMENT} --resume"
 
 
 def _again(path: Path) -> str:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lidfl.errors import LidflError
-from lidfl.runs.directory import EXPERIMENT, SUMMARY, resume_command
+from lidfl.runs.directory import SUMMARY
+from lidfl.runs.resuming import EXPERIMENT, resume_command
 
 ENOUGH = 3
 """So many runs are named."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lidfl.data import load_dataset
 from lidfl.data.base import Dataset
+from lidfl.data.federated import check_statistics
 from lidfl.data.shards import Statistics
 from lidfl.errors import LidflError
 from lidfl.files import write_atomically
@@ -151,6 +152,7 @@ def judge_list(
     final = offered(directory.final_state().models, experiment, client)
     rule = deploy_rules.resolve(deploy or experiment.deploy)
     check_classes(held, inputs.num_classes)
+    check_shape(held, inputs.image_shape)
     network = network_of(experiment, inputs)
     own = PickingOwn(network, experiment, held, inputs.num_classes, client)
     return judged_by(rule, own, final, network, held.test, experiment.rounds)
@@ -199,6 +201,13 @@ def check_classes(held: Holdings, num_classes: int) -> None:
         raise LidflError(f"the data has classes that the models do not: they know 0 … {num_classes - 1}")
 
 
+def check_shape(held: Holdings, image_shape: tuple[int, int, int]) -> None:
+    """Refuse images of another shape than the models take."""
+    found = tuple(held.validation[0].shape[1:])
+    if found != image_shape:
+        raise LidflError(f"the images are {found}, and the models take {image_shape}; bring matching images")
+
+
 def place_of(model: Parameters, models: Models) -> int | None:
     """Where in a list a model stands, if it is one of it."""
     return next((place for place, row in enumerate(models) if torch.equal(row, model)), None)
@@ -230,6 +239,7 @@ def accuracy(network: Network, parameters: Parameters, test: tuple[Tensor, Tenso
 
 
 def _whole(data: Dataset, statistics: Statistics) -> Holdings:
+    check_statistics(statistics, data.images)
     images = statistics.apply(data.images)
     labels = torch.from_numpy(data.labels)
     return Holdings((images, labels), (images, labels))

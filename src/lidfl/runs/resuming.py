@@ -1,11 +1,15 @@
-"""Whether a run may be resumed with some settings: what is done must be what they say."""
+"""Whether a run may be resumed with some settings: what is done must be what they say; and how to go on."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lidfl.errors import LidflError
 from lidfl.plugins import what_changed
 from lidfl.settings.experiment import Experiment
 
+EXPERIMENT = "experiment.toml"
+"""The file of a run that holds its settings."""
 MAY_DIFFER = {"name", "out", "rounds", "device", "plugin"}
 """Settings that a resumed run may change: none of them alters a round that is already done.
 
@@ -28,3 +32,22 @@ def check_same(path: Path, before: Experiment, now: Experiment) -> None:
             )
     if now.rounds < before.rounds:
         raise LidflError(f"{path} was run with {before.rounds} rounds; a resumed run can only have more")
+
+
+def resume_command(path: Path) -> str:
+    """What to type to go on with a run."""
+    return f"lidfl run --config {path / EXPERIMENT} --resume"
+
+
+@contextmanager
+def telling_of_the_disk(path: Path) -> Iterator[None]:
+    """A disk that is full, or a directory that somebody deleted: one line, and how to go on."""
+    try:
+        yield
+    except (ConnectionError, TimeoutError):
+        raise
+    except OSError as error:
+        saved = f"what was saved is kept; mend that, then go on: {resume_command(path)}"
+        gone = "the directory was deleted or moved while the run went on; start it again"
+        way_out = saved if (path / EXPERIMENT).exists() else gone
+        raise LidflError(f"cannot write to {path}: {error.strerror}; {way_out}") from None

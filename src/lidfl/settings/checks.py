@@ -36,12 +36,22 @@ AT_LEAST_ONE = (
     "checkpoint_every",
     "candidates",
 )
+MOST = 1_000_000_000
+"""No run has so many of anything; beyond 2⁶³ numbers would not even fit where they go."""
+LONGEST_LIST = 100_000
+"""Models that a server may be asked to keep."""
+LONGEST_NAME = 200
+"""Bytes; file systems take 255, and a run's seed and our endings need some."""
+FASTEST = 1e38
+"""The largest learning rate that float32 holds."""
 
 
 def check_type(name: str, kind: Any, value: Any) -> None:
     """Refuse a value of the wrong type."""
     if value is not None and type(value) is not kind:
         raise LidflError(f"{name} must be {getattr(kind, '__name__', kind)}, not {value!r}")
+    if isinstance(value, str) and any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in value):
+        raise LidflError(f"{name} {value!r} holds what is no letter, and no file can record it; leave that out")
 
 
 def check_numbers(experiment: Experiment) -> None:
@@ -49,6 +59,8 @@ def check_numbers(experiment: Experiment) -> None:
     for name in AT_LEAST_ONE:
         if getattr(experiment, name) < 1:
             raise LidflError(f"{name} must be at least 1, not {getattr(experiment, name)}")
+        if getattr(experiment, name) > MOST:
+            raise LidflError(f"{name} must be at most {MOST:,}, not {getattr(experiment, name)}")
     for name in ("voters", "workers"):
         if not 0 <= getattr(experiment, name) <= experiment.num_clients:
             raise LidflError(f"{name} must be from 0 (all) to num_clients, {experiment.num_clients}")
@@ -65,10 +77,10 @@ def check_numbers(experiment: Experiment) -> None:
         raise LidflError(f"availability must be in (0, 1], not {experiment.availability}")
     if not (experiment.reach >= 0 and math.isfinite(experiment.reach)):
         raise LidflError(f"reach must be 0 (no bound) or more, not {experiment.reach}")
-    if experiment.lookahead < 0:
-        raise LidflError(f"lookahead must be 0 or more steps, not {experiment.lookahead}")
-    if not (experiment.learning_rate > 0 and math.isfinite(experiment.learning_rate)):
-        raise LidflError(f"learning_rate must be positive, not {experiment.learning_rate}")
+    if not 0 <= experiment.lookahead <= MOST:
+        raise LidflError(f"lookahead must be from 0 to {MOST:,} steps, not {experiment.lookahead}")
+    if not 0 < experiment.learning_rate <= FASTEST:
+        raise LidflError(f"learning_rate must be positive and at most {FASTEST}, not {experiment.learning_rate}")
     if not 0 <= experiment.momentum < 1:
         raise LidflError(f"momentum must be in [0, 1), not {experiment.momentum}")
 
@@ -108,6 +120,8 @@ def check_run_name(name: str) -> None:
     """Refuse a name that is a path: only `out` chooses a place."""
     if name in ("", ".", "..") or PurePath(name).name != name or "\\" in name or "\0" in name:
         raise LidflError(f"name '{name}' is not the name of a folder; to choose a place set out=…")
+    if len(name.encode()) > LONGEST_NAME:
+        raise LidflError(f"name is {len(name.encode())} bytes long, too long for a folder; set a shorter name=…")
 
 
 def check_list(experiment: Experiment) -> None:
@@ -116,8 +130,8 @@ def check_list(experiment: Experiment) -> None:
     usual = experiment.plays.length(experiment.num_clients, experiment.assumed_honest)
     if "list_size" not in heeds and experiment.list_size != usual:
         raise LidflError(f"list_size goes with method = lidfl; {method} keeps {usual}")
-    if experiment.list_size < 1:
-        raise LidflError(f"list_size must be at least 1, not {experiment.list_size}")
+    if experiment.list_size != usual and not 1 <= experiment.list_size <= LONGEST_LIST:
+        raise LidflError(f"list_size must be from 1 to {LONGEST_LIST:,}, not {experiment.list_size}")
     if experiment.list_size < experiment.smallest_list and not experiment.unsafe_list:
         raise LidflError(
             f"list_size {experiment.list_size} is too small: with {experiment.assumed_honest} honest of "

@@ -223,7 +223,7 @@ class Experiment:
         self._fill({"model": defaults(_name(self.dataset))["model"]})
         self._fill(defaults(_name(self.dataset), _name(self.model)))
         self._fill({**PAPER, **self.plays.preset})
-        if 0 <= self.byzantine_fraction < 1 and self.assumed_byzantine_fraction < 1:
+        if self.num_clients > 0 and 0 <= self.byzantine_fraction < 1 and self.assumed_byzantine_fraction < 1:
             # else there is no list to speak of, and the checks will say so
             self._fill({"list_size": self.plays.length(self.num_clients, self.assumed_honest)})
         self._fill({"name": self._default_name()})

@@ -21,6 +21,9 @@ PLACES = [ROOM.parent / "experiments", ROOM.parents[2] / "experiments"]
 OURS = ("adversary", "beyond")
 """How the names of our own experiments begin."""
 
+MOST_SCALE = 1000
+"""How many times the paper's rounds may be played."""
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -78,8 +81,10 @@ def planned(
     """The runs of one of the paper's experiments, or fewer: shorter, with fewer seeds, some groups or columns."""
     if name not in names():
         raise LidflError(f"unknown experiment '{name}'; choose from {', '.join(names())}")
-    if not scale > 0:
-        raise LidflError(f"scale must be positive, not {scale}")
+    if not 0 < scale <= MOST_SCALE:
+        raise LidflError(f"scale must be positive and at most {MOST_SCALE:,}, not {scale}")
+    if seeds is not None and seeds < 1:
+        raise LidflError(f"seeds must be at least 1, not {seeds}")
     sweep = read_sweep(folder() / f"{name}.toml", out, scale=scale)
     _check(f"{name} has no group", groups, {experiment.name for experiment in sweep.runs})
     _check(f"{name} has no column", columns, distinct(sweep.runs, sweep.columns))

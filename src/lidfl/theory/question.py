@@ -3,12 +3,22 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from lidfl.errors import LidflError
 from lidfl.settings.options import option
 from lidfl.theory import votes
 from lidfl.theory.convergence import Convergence, ParentRule, Problem, corrected_bound
 from lidfl.theory.votes import Electorate
+
+MOST_CLIENTS = 10_000_000
+"""Beyond, exact tails take minutes, and say what they say for so many."""
+MOST_CANDIDATES = 100_000
+MOST_ROUNDS = 10**12
+TINY, HUGE = 1e-12, 1e12
+"""Between these, squares and quotients are numbers too."""
+LEAST_DELTA = 1e-300
+"""Floats end there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,23 +45,23 @@ class Question:
     sybils: int = option("how many malicious clients may join later (0: as many as there are)", 0)
 
     def __post_init__(self) -> None:
-        _check("clients", self.clients, low=1)
+        _check("clients", self.clients, low=1, high=MOST_CLIENTS)
         if (self.honest is None) == (self.honest_fraction is None):
             raise LidflError("give either --honest, such as 14, or --honest-fraction, such as 0.4")
         if self.honest_fraction is not None:
             _check("honest-fraction", self.honest_fraction, above=0, high=1)
         _check("honest", self.electorate.num_honest, low=1, high=self.clients)
         if self.list_size is not None:
-            _check("list-size", self.list_size, low=1)
+            _check("list-size", self.list_size, low=1, high=MOST_CLIENTS)
         _check("p", self.p, above=0, high=1)
         for name in ("eta", "alpha", "loss_range"):
-            _check(name.replace("_", "-"), getattr(self, name), above=0)
-        _check("beta", self.beta, low=self.alpha)
+            _check(name.replace("_", "-"), getattr(self, name), low=TINY, high=HUGE)
+        _check("beta", self.beta, low=self.alpha, high=HUGE)
         for name in ("sigma", "gap"):
-            _check(name, getattr(self, name), low=0)
-        _check("delta", self.delta, above=0, high=0.5)
-        _check("rounds", self.rounds, low=1)
-        _check("candidates", self.candidates, low=1, high=self.clients)
+            _check(name, getattr(self, name), low=0, high=HUGE)
+        _check("delta", self.delta, low=LEAST_DELTA, high=0.5)
+        _check("rounds", self.rounds, low=1, high=MOST_ROUNDS)
+        _check("candidates", self.candidates, low=1, high=min(self.clients, MOST_CANDIDATES))
         _check("voters", self.voters, low=0, high=self.clients)
         _check("sybils", self.sybils, low=0)
 
@@ -73,7 +83,7 @@ class Question:
         """The chance that an honest ballot is right about every candidate."""
         return self.electorate.ballot_accuracy(self.p, self.candidates)
 
-    @property
+    @cached_property
     def vote_failure(self) -> float:
         """The exact chance that a vote fails."""
         return votes.vote_failure(self.electorate, self.accuracy, self.voters or None)

@@ -16,7 +16,8 @@ from lidfl.flower.local.processes import Processes
 from lidfl.flower.nursery import write_command
 from lidfl.flower.registration import Registrar
 from lidfl.flower.signing import make_server_key
-from lidfl.runs.directory import EXPERIMENT, RunDirectory
+from lidfl.runs.directory import RunDirectory
+from lidfl.runs.resuming import EXPERIMENT
 from lidfl.settings.experiment import Experiment
 from lidfl.types import Client
 
