@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from lidfl.methods.deploying import alone, average, best, deploy, joined, soup, soups, tuned
+from lidfl.methods.deploying import alike, average, best, deploy, differ, joined, soup, soups, trained_alone, tuned
 from lidfl.types import Models, Parameters
 
 
@@ -23,8 +23,15 @@ class Line:
         self.judged += models[:, 0].tolist()
         return np.abs(models[:, 0].double().numpy() - self.wants)
 
+    def values(self, models: Models) -> NDArray[np.float64]:
+        """Three images that agree, so that any difference is beyond doubt."""
+        return np.repeat(self.losses(models)[:, None], 3, axis=1)
+
     def trained(self, model: Parameters, part: int) -> Parameters:
         return model + (self.trains_to - model).clamp(-1, 1)
+
+    def alone(self, rounds: int) -> Parameters:
+        return trained_alone(self, rounds)
 
     def first(self) -> Parameters:
         return torch.tensor([100.0])
@@ -66,9 +73,53 @@ def test_tuning_stops_where_own_data_likes_it_best() -> None:
 def test_joining_is_never_worse_on_own_data_than_training_alone() -> None:
     for wants in (0.0, 60.0, 98.0, 150.0):
         own = Line(wants=wants, trains_to=50)
-        taken, without = joined(points(3, 20), own, rounds=10), alone(own, 10)
+        taken, without = joined(points(3, 20), own, rounds=10), own.alone(10)
         assert own.losses(taken[None])[0] <= own.losses(without[None])[0]
         assert own.losses(taken[None])[0] <= own.losses(points(3, 20)).min()
+
+
+class Noisy(Line):
+    """Images that want places around the client's own: models less than a standard error apart look alike."""
+
+    def values(self, models: Models) -> NDArray[np.float64]:
+        wanted = self.wants + np.array([-8.0, -3.0, 0.0, 2.0, 9.0])
+        return np.asarray((models[:, :1].double().numpy() - wanted) ** 2)
+
+    def losses(self, models: Models) -> NDArray[np.float64]:
+        return np.asarray(self.values(models).mean(1))
+
+
+def test_a_difference_counts_beyond_so_many_standard_errors() -> None:
+    """Differences 0, 1, 2: mean 1, deviation 1, standard error 1/√3 = 0.577, so 1.73 of them."""
+    lower, higher = np.zeros(3), np.array([0.0, 1.0, 2.0])
+    assert differ(higher, lower, 1.7)
+    assert not differ(higher, lower, 1.8)
+    assert differ(np.array([0.0, np.inf, 0.0]), lower, 2.0)
+    assert differ(np.array([1.0]), np.array([0.9]), 2.0), "one image: any difference counts"
+
+
+def test_what_own_data_cannot_tell_apart_is_averaged_and_nothing_else() -> None:
+    own = Noisy(wants=0)
+    assert alike(points(0, 1, -1, 50), own).tolist() == [0]
+    assert alike(points(0.5, 1.5, 50, -50), own).tolist() == [1]
+    assert alike(points(0.5, 1.5, 50), own, errors=0.0).tolist() == [0.5], "with no doubt allowed it is the best"
+
+
+def test_one_that_is_as_good_and_spoils_the_mean_is_left_out() -> None:
+    """As a network does whose hidden units were permuted: here -30 and 30 are one function, and 0 is not."""
+
+    class Mirrored(Noisy):
+        def values(self, models: Models) -> NDArray[np.float64]:
+            return super().values(models.abs())
+
+    own = Mirrored(wants=30)
+    assert abs(float(alike(points(30, -30), own))) == 30
+    assert float(alike(points(30, -30, 31, 29), own)) == pytest.approx(30)
+
+
+def test_without_doubt_alone_is_better_where_the_list_serves_others() -> None:
+    assert joined(points(0, 1), Noisy(wants=100), rounds=1).tolist() == [100]
+    assert joined(points(99, 101), Noisy(wants=100), rounds=1).tolist() == [100]
 
 
 @pytest.mark.parametrize("name", list(deploy))

@@ -79,5 +79,5 @@ def test_a_rule_of_ones_own_makes_a_model_of_the_list(finished: Path, tmp_path: 
 
 def test_to_tune_takes_training_data(finished: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "own.npz", x=np.zeros((30, 8, 8), np.float32), y=np.arange(30) % 10)
-    with pytest.raises(LidflError, match='takes training data: give client=…, or deploy="soup"'):
+    with pytest.raises(LidflError, match='takes training data: give client=…, or deploy="alike"'):
         pick(finished, dataset=f"npz:{tmp_path / 'own.npz'}", deploy="tuned")

@@ -130,6 +130,16 @@ class OwnWithin:
                 self.known[name] = self.worker.loss(vector)
         return np.array([self.known[name] for name in names])
 
+    def values(self, models: "Models") -> "NDArray[np.float64]":
+        """The same image by image."""
+        return self.worker.values(models)
+
+    def alone(self, rounds: int) -> "Parameters":
+        """What it would have without the others, as far as there is time for it."""
+        from lidfl.methods.deploying import trained_alone
+
+        return trained_alone(self, rounds)
+
     def trained(self, model: "Parameters", part: int) -> "Parameters":
         """A model after one more local training; the model itself if there is no time for it."""
         if monotonic() > self.until:

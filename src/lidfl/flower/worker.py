@@ -17,12 +17,14 @@ from lidfl.learning.client import (
     LocalTraining,
     Measure,
     candidate_losses,
+    candidate_values,
     draw_batches,
     flushing_denormals,
     local_update,
 )
 from lidfl.learning.judges import judge
 from lidfl.learning.parameters import Network
+from lidfl.methods.deploying import trained_alone
 from lidfl.methods.elections import honest_ballots
 from lidfl.seeds import rng_for, seed_for
 from lidfl.types import Ballot, Models, Parameters
@@ -74,6 +76,18 @@ class Worker:
     def losses(self, models: Models) -> NDArray[np.float64]:
         """Its judgement of each model."""
         return np.array([self.loss(row.numpy()) for row in models])
+
+    def values(self, models: Models) -> NDArray[np.float64]:
+        """The same image by image; a task's own loss tells no more than the mean."""
+        if hasattr(self.task, "loss"):
+            return self.losses(models)[:, None]
+        images, labels = self.validation
+        found = candidate_values(self.network, models, images, labels, measure_named(self.ask.work.judge))
+        return np.asarray(found.numpy())
+
+    def alone(self, rounds: int) -> Parameters:
+        """What it would have without the others."""
+        return trained_alone(self, rounds)
 
     def trained(self, model: Parameters, part: int) -> Parameters:
         """A model after one more local training."""

@@ -120,9 +120,15 @@ def candidate_losses(
     network: Network, candidates: Models, images: Tensor, labels: Tensor, measure: Measure | None = None
 ) -> Losses:
     """The mean validation loss of each candidate, +inf where it is not finite (paper, step 4)."""
+    return finite_or_inf(candidate_values(network, candidates, images, labels, measure).mean(1))
+
+
+def candidate_values(
+    network: Network, candidates: Models, images: Tensor, labels: Tensor, measure: Measure | None = None
+) -> Tensor:
+    """The same image by image, (candidates, images)."""
     measure = measure or image_losses
-    every = (measure(logits(network, candidate, images), labels) for candidate in candidates)
-    return finite_or_inf(torch.stack([losses.double().mean() for losses in every]))
+    return torch.stack([measure(logits(network, candidate, images), labels).double() for candidate in candidates])
 
 
 @torch.no_grad()

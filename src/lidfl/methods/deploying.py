@@ -23,8 +23,16 @@ class OwnData(Protocol):
         """Its judgement of each model, on its validation images; lower is better."""
         ...
 
+    def values(self, models: Models) -> NDArray[np.float64]:
+        """The same image by image, (models, images), of which losses are the means."""
+        ...
+
     def trained(self, model: Parameters, part: int) -> Parameters:
         """A model after one more local training on its training images; `part` numbers the trainings."""
+        ...
+
+    def alone(self, rounds: int) -> Parameters:
+        """What it would have without the others: `trained_alone`, which need not be computed twice."""
         ...
 
     def first(self) -> Parameters:
@@ -65,16 +73,48 @@ def tuned(models: Models, own: OwnData, *, parts: int = 10) -> Parameters:
 
 
 @deploy
-def joined(models: Models, own: OwnData, rounds: int, *, parts: int = 10) -> Parameters:
-    """The lowest own loss of the soup, of the soup tuned on own data, and of a model trained alone as long.
+def alike(models: Models, own: OwnData, *, errors: float = 2.0) -> Parameters:
+    """The mean of the best model and of those that own data cannot tell from it: less variance, no lucky winner.
 
-    So joining costs nobody anything, but for the chance that a choice between few models on own validation data
-    errs.
+    Two models are alike if their losses, image by image, differ on average by less than so many standard errors.
+    A model joins only if the mean with it is alike too: one may be as good and still spoil a mean, as a network
+    does whose hidden units were permuted.
     """
-    return _lowest([tuned(models, own, parts=parts), alone(own, rounds)], own)
+    values = own.values(models)
+    first, *others = values.mean(1).argsort(kind="stable").tolist()
+    members, mean = [first], models[first]
+    for place in others:
+        if differ(values[place], values[first], errors):
+            continue
+        wider = models[[*members, place]].mean(0)
+        if not differ(own.values(wider[None])[0], values[first], errors):
+            members, mean = [*members, place], wider
+    return mean
 
 
-def alone(own: OwnData, rounds: int) -> Parameters:
+@deploy
+def joined(models: Models, own: OwnData, rounds: int, *, parts: int = 4, errors: float = 2.0) -> Parameters:
+    """`alike`, unless that model tuned on own data, or one trained alone as long, is better beyond doubt.
+
+    So joining costs nobody more than own validation data can tell, whatever the list holds; where clients differ,
+    it gains what tuning gains.
+    """
+    shared = alike(models, own, errors=errors)
+    other = _lowest([*_path(shared, own, parts)[1:], own.alone(rounds)], own)
+    values = own.values(torch.stack([shared, other]))
+    return other if differ(values[0], values[1], errors) else shared
+
+
+def differ(values: NDArray[np.float64], lower: NDArray[np.float64], errors: float) -> bool:
+    """Whether losses, image by image, are higher than others by more than so many standard errors."""
+    differences = values - lower
+    if not np.isfinite(differences).all():
+        return bool(np.isfinite(lower).all())
+    spread = differences.std(ddof=1) / len(differences) ** 0.5 if len(differences) > 1 else 0.0
+    return bool(differences.mean() > errors * spread)
+
+
+def trained_alone(own: OwnData, rounds: int) -> Parameters:
     """The first model trained on own data for so many local trainings, stopped where its own loss was lowest."""
     return _lowest(_path(own.first(), own, rounds), own)
 

@@ -20,6 +20,7 @@ from lidfl.files import write_atomically
 from lidfl.learning.client import (
     LocalTraining,
     candidate_losses,
+    candidate_values,
     draw_batches,
     image_hits,
     local_update,
@@ -27,7 +28,7 @@ from lidfl.learning.client import (
 )
 from lidfl.learning.models import build_model
 from lidfl.learning.parameters import Network
-from lidfl.methods.deploying import OwnData
+from lidfl.methods.deploying import OwnData, trained_alone
 from lidfl.methods.deploying import deploy as deploy_rules
 from lidfl.plugins import load_recorded
 from lidfl.protocol import ModelList
@@ -106,10 +107,18 @@ class PickingOwn:
         """Its judgement of each model."""
         return candidate_losses(self.network, models, *self.held.validation, self.measure)
 
+    def values(self, models: Models) -> NDArray[np.float64]:
+        """The same image by image."""
+        return candidate_values(self.network, models, *self.held.validation, self.measure).numpy()
+
+    def alone(self, rounds: int) -> Parameters:
+        """What it would have without the others."""
+        return trained_alone(self, rounds)
+
     def trained(self, model: Parameters, part: int) -> Parameters:
         """A model after one more local training."""
         if self.held.train is None:
-            raise LidflError('to tune a model takes training data: give client=…, or deploy="soup"')
+            raise LidflError('to tune a model takes training data: give client=…, or deploy="alike"')
         images, labels = self.held.train
         seed, place = self.experiment.seed, (part,) if self.client is None else (part, self.client)
         rows = torch.from_numpy(draw_batches(len(labels), self.work, rng_for(seed, "tune", *place)))

@@ -7,11 +7,14 @@ import torch
 from numpy.typing import NDArray
 
 from lidfl.learning.client import finite_or_inf
-from lidfl.methods.deploying import deploy
+from lidfl.methods.deploying import deploy, trained_alone
 from lidfl.protocol import ModelList
 from lidfl.simulation.judging import Judges
 from lidfl.simulation.workshop import Workshop
 from lidfl.types import Client, Models, Parameters
+
+REMEMBERED = 200
+"""So many clients are remembered at most."""
 
 
 class SimulatedOwn:
@@ -22,10 +25,24 @@ class SimulatedOwn:
         self.workshop = workshop
         self.judges = judges
         self.trainings = 0
+        """How many local trainings what it last made took, or would have taken anew."""
+        self._alone: dict[int, Parameters] = {}
 
     def losses(self, models: Models) -> NDArray[np.float64]:
         """Its judgement of each model."""
         return finite_or_inf(self.judges.validation.means(models, np.array([self.client]))[:, 0])
+
+    def values(self, models: Models) -> NDArray[np.float64]:
+        """The same image by image."""
+        return self.judges.validation.values(models, self.client).numpy()
+
+    def alone(self, rounds: int) -> Parameters:
+        """What it would have without the others, computed once."""
+        if rounds in self._alone:
+            self.trainings += rounds
+        else:
+            self._alone[rounds] = trained_alone(self, rounds)
+        return self._alone[rounds]
 
     def trained(self, model: Parameters, part: int) -> Parameters:
         """A model after one more local training."""
@@ -49,6 +66,7 @@ class Deployment:
         self.judges = judges
         self.rule = deploy.resolve(self.experiment.deploy)
         self._trainings = 0
+        self._owns: dict[Client, SimulatedOwn] = {}
         self._last: tuple[tuple[object, ...], Models] | None = None
 
     def taken(self, models: ModelList, clients: Sequence[Client]) -> Models:
@@ -73,10 +91,18 @@ class Deployment:
             return torch.stack([self._one(models.parameters, client) for client in clients])
 
     def _one(self, models: Models, client: Client) -> Parameters:
-        own = SimulatedOwn(client, self.workshop, self.judges)
+        own = self._own(client)
         taken = self.rule(models, own, rounds=self.experiment.rounds)
         self._trainings += own.trainings
         return taken
+
+    def _own(self, client: Client) -> SimulatedOwn:
+        """A client with its data; some are remembered, with what they trained alone."""
+        own = self._owns.get(client) or SimulatedOwn(client, self.workshop, self.judges)
+        own.trainings = 0
+        if len(self._owns) < REMEMBERED:
+            self._owns[client] = own
+        return own
 
     def accuracies(self, models: ModelList, clients: Sequence[Client]) -> NDArray[np.float64]:
         """The test accuracy of each client with the model that it takes."""

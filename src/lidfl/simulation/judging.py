@@ -52,6 +52,11 @@ class Yardstick:
             means.append(torch.segment_reduce(values.double(), "mean", lengths=sizes))
         return torch.stack(means)
 
+    def values(self, vectors: Models, client: int) -> Tensor:
+        """Each model's measure of each of a client's images, (models, images)."""
+        images, labels = self.shards.of(client)
+        return torch.stack([self.measure(self.logits(vector, images), labels).double() for vector in vectors]).cpu()
+
     def _gather(self, clients: Clients) -> tuple[Tensor, Tensor]:
         """The rows of these clients and how many each has; the last answer is kept for the next model."""
         key, device = clients.tobytes(), self.shards.labels.device
