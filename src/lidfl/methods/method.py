@@ -131,6 +131,8 @@ method(
     parent="favourite",
     election="ranked",
     balance=True,
+    judge="bounded",
+    deploy="joined",
 )(lid_round)
 method("local", length=two_each, personal=True)(local_round)
 

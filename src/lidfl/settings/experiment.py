@@ -221,7 +221,7 @@ class Experiment:
     def _fill_in(self) -> None:
         """Fill in what was left open."""
         self._fill({"model": defaults(_name(self.dataset))["model"]})
-        self._fill(defaults(_name(self.dataset), _name(self.model)))
+        self._fill(defaults(_name(self.dataset), _name(self.model), self.method))
         self._fill({**PAPER, **self.plays.preset})
         if self.num_clients > 0 and 0 <= self.byzantine_fraction < 1 and self.assumed_byzantine_fraction < 1:
             # else there is no list to speak of, and the checks will say so
