@@ -26,7 +26,7 @@ LONG_ROUNDS: dict[str, Settings] = {
     "cifar10": dict(rounds=50, local_steps=100, eval_every=25),
     "cifar100": dict(rounds=50, local_steps=100, eval_every=25),
 }
-"""Where everyone trains in every round, few long rounds: a vote tells apart what differs by more than own data show."""
+"""Where everyone trains in each round, few long ones: a vote tells apart what differs by more than data show."""
 SMALL_LONG_ROUNDS: Settings = dict(rounds=20, local_steps=50, eval_every=10)
 
 
