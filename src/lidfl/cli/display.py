@@ -77,13 +77,21 @@ def saying_how_to_go_on(console: Console) -> Iterator[None]:
         raise
 
 
-def print_result(experiment: Experiment, summary: Mapping[str, Any]) -> None:
-    """One line that says how a run ended; where nobody can test the list, only how long it took."""
+def print_result(experiment: Experiment, summary: dict[str, Any]) -> None:
+    """One line that says how a run ended; where nobody can test the list, only how long it took.
+
+    Where classes are unequal, another says what accuracy hides.
+    """
+    from lidfl.runs.classes import classes_in_words
+
     work = f"{summary['rounds']} rounds in {summary['seconds']:.1f} s: {experiment.out}"
     if "test_accuracy" in summary:
         best, deployed = summary["test_accuracy"], summary["deployed_accuracy"]
         work = f"honest clients deploy {deployed:.3f} (best model {best:.3f}) after {work}"
     Console().print(work, highlight=False, soft_wrap=True)
+    hidden = classes_in_words(summary)
+    if hidden:
+        Console().print(hidden, highlight=False, soft_wrap=True)
 
 
 def _bar_columns() -> list[ProgressColumn]:

@@ -1,6 +1,6 @@
 """What honest clients of a simulation deploy, each by its own data."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -103,6 +103,18 @@ class Deployment:
         if len(self._owns) < REMEMBERED:
             self._owns[client] = own
         return own
+
+    def groups(self, models: ModelList, clients: Sequence[Client]) -> Iterator[tuple[Parameters, list[Client]]]:
+        """Each model that is taken, with those who take it."""
+        if self.rule.name == "best" and not self.experiment.plays.personal:
+            chosen = self.judges.losses(models, np.array(clients)).argmin(1)
+            for position in np.unique(chosen).tolist():
+                takers = [client for client, place in zip(clients, chosen, strict=True) if place == position]
+                yield models.parameters[position], takers
+        else:
+            yield from (
+                (model, [client]) for model, client in zip(self.taken(models, clients), clients, strict=True)
+            )
 
     def accuracies(self, models: ModelList, clients: Sequence[Client]) -> NDArray[np.float64]:
         """The test accuracy of each client with the model that it takes."""

@@ -103,6 +103,7 @@ class Judges:
 
     def __init__(self, data: FederatedData, logits: Logits, stopwatch: Stopwatch, measure: Measure) -> None:
         self.stopwatch = stopwatch
+        self.num_classes = data.num_classes
         self.validation = Yardstick(data.validation, logits, measure)
         self.testing = Yardstick(data.test, logits, image_hits)
         self._losses = OncePerModel(self.loss)
@@ -131,6 +132,21 @@ class Judges:
         """Each client's test accuracy of one model."""
         accuracies: NDArray[np.float64] = self.testing.means(vector[None], clients)[0].cpu().numpy()
         return accuracies
+
+    def by_class(self, vector: Parameters, clients: Clients) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of these clients' test images of each class: how many a model gets right, and how many there are."""
+        shards, (rows, _) = self.testing.shards, self.testing.shards.gather(clients)
+        chosen = torch.from_numpy(rows).to(shards.labels.device)
+        shared = len(rows) >= len(shards.labels)  # each image is looked at once, however many hold it
+        hits = image_hits(
+            self.testing.logits(vector, shards.images if shared else shards.images[chosen]),
+            shards.labels if shared else shards.labels[chosen],
+        )
+        labels = shards.labels[chosen].cpu().numpy()
+        right = (hits[chosen] if shared else hits).cpu().numpy()
+        return np.bincount(labels[right], minlength=self.num_classes), np.bincount(
+            labels, minlength=self.num_classes
+        )
 
     def successes(self, trigger: Trigger, models: Models, clients: Clients) -> NDArray[np.float64]:
         """Of each client's test images of other classes the share that a trigger turns, (models, clients).

@@ -51,6 +51,7 @@ class Auditor:
         return {
             "test_accuracy": float(accuracies.max()),
             **self._deployed_result(models),
+            **self._class_result(models),
             "validation_loss": finite(self.judges.losses(models, self.cast.audience).mean(0).min()),
             "per_model_accuracy": {str(m): float(a) for m, a in zip(models.ids, accuracies, strict=True)},
         } | self._success_result(models)
@@ -82,6 +83,28 @@ class Auditor:
             "deployed_worst_decile": float(tenth.mean()),
             "deployed_deviation": float(deployed.std(ddof=1)) if len(deployed) > 1 else None,
             "deployment_steps": self.deployment.steps,
+        }
+
+    def _class_result(self, models: ModelList) -> Summary:
+        """What honest clients get of each class: where one class is most of the data, an accuracy says little.
+
+        The recall of a class is the share of its images, those of all honest clients together, that what their
+        owners deploy gets right; balanced accuracy is the mean recall over classes (Brodersen et al. 2010).
+        """
+        counts = [
+            self.judges.by_class(model, np.array(takers))
+            for model, takers in self.deployment.groups(models, self._honest)
+        ]
+        right, images = (sum(of_group) for of_group in zip(*counts, strict=True))
+        recalls = {label: right[label] / images[label] for label in np.flatnonzero(images).tolist()}
+        shares = images[images > 0] / images.sum()
+        return {
+            "deployed_balanced_accuracy": float(np.mean(list(recalls.values()))),
+            "deployed_lowest_recall": float(min(recalls.values())),
+            "deployed_recall": {str(label): float(recall) for label, recall in recalls.items()},
+            "classes": len(shares),
+            "smallest_class": float(shares.min()),
+            "largest_class": float(shares.max()),
         }
 
     def _success_result(self, models: ModelList) -> Summary:

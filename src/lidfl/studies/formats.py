@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from lidfl.studies import recalls
 from lidfl.studies.spending import ABOUT, COLUMNS, Spending
 from lidfl.studies.statistics import MARK
 from lidfl.studies.sweep import DEPLOYED, PAPERS
@@ -45,7 +46,7 @@ def as_latex(grid: Grid, *, costs: bool = False) -> str:
     head_line, *lines = [
         " & ".join(map(_latex, row)) + r" \\" for row in (_header(grid, costs), *_texts(grid, costs, " "))
     ]
-    columns = "l" + "c" * len(grid.columns) + ("rrrr" if costs else "")
+    columns = "l" + "c" * len(grid.columns) + "r" * (len(_header(grid, costs)) - 1 - len(grid.columns))
     top = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head_line, r"\midrule"]
     return "\n".join([*top, *lines, r"\bottomrule", r"\end{tabular}", ""])
 
@@ -97,7 +98,7 @@ def notes(grid: Grid, *, costs: bool = False) -> list[str]:
             f"then: difference from {grid.against} with the same seeds, its 95 % interval "
             f"({INTERVALS[grid.interval]}), and {MARK} where that excludes 0"
         )
-    return told + ([ABOUT] if costs else [])
+    return told + ([recalls.ABOUT] if grid.recalls else []) + ([ABOUT] if costs else [])
 
 
 def cell_lines(grid: Grid, cell: Cell) -> list[str]:
@@ -114,7 +115,7 @@ def _shows_papers(grid: Grid) -> bool:
 
 
 def _header(grid: Grid, costs: bool) -> list[str]:
-    return [grid.corner, *grid.columns, *(COLUMNS if costs else ())]
+    return [grid.corner, *grid.columns, *(recalls.COLUMNS if grid.recalls else ()), *(COLUMNS if costs else ())]
 
 
 def _texts(grid: Grid, costs: bool, between: str) -> list[list[str]]:
@@ -122,6 +123,7 @@ def _texts(grid: Grid, costs: bool, between: str) -> list[list[str]]:
         [
             row,
             *(between.join(cell_lines(grid, grid.cell(row, column))) for column in grid.columns),
+            *(grid.recalls[row].texts() if grid.recalls else ()),
             *(grid.spending.get(row, Spending()).texts() if costs else ()),
         ]
         for row in grid.rows

@@ -23,6 +23,10 @@ Milestones = dict[str, tuple[int, float]]
 """By accuracy: after how many rounds and seconds the best model reached it."""
 
 
+NOT_KEPT = {"experiment", "deployed_recall"}
+"""What of a summary is kept elsewhere, or is long and not kept."""
+
+
 @dataclass(frozen=True)
 class Kept:
     """A run that is kept."""
@@ -36,7 +40,7 @@ class Kept:
     def of(cls, experiment: Experiment, summary: Summary) -> "Kept":
         """What to keep of a finished run."""
         directory = RunDirectory(experiment.out)
-        content = {key: value for key, value in summary.items() if key != "experiment"}
+        content = {key: value for key, value in summary.items() if key not in NOT_KEPT}
         return cls(experiment, content, accuracy_curve(directory), milestones(directory))
 
     @property

@@ -10,6 +10,7 @@ from lidfl.errors import LidflError
 from lidfl.runs.directory import Summary, finished_runs
 from lidfl.settings.experiment import Experiment
 from lidfl.studies.pairing import references_of
+from lidfl.studies.recalls import Recalls, any_unequal, recalls_of
 from lidfl.studies.spending import Spending
 from lidfl.studies.statistics import Difference, Interval, paired_difference
 from lidfl.studies.sweep import DEPLOYED, NOT_CONTENT, PAPERS, Result
@@ -66,6 +67,8 @@ class Grid:
     """How sure that is."""
     spending: Mapping[str, Spending] = field(default_factory=dict)
     """What the runs of each row cost."""
+    recalls: Mapping[str, Recalls] = field(default_factory=dict)
+    """What accuracy hides, by row; empty where classes are equal enough."""
 
     def cell(self, row: str, column: str) -> Cell:
         """A cell, empty if nothing was run there."""
@@ -117,7 +120,9 @@ def tabulate(
         _refuse_pooling([experiment for experiment, _ in found], rows, place)
     cells = {place: _cell(found, value, references, interval) for place, found in by_place.items()}
     names = _seen(row for row, _ in cells), _seen(column for _, column in cells)
-    return Grid(rows, *names, cells, value, against, interval, {r: Spending.of(runs) for r, runs in by_row.items()})
+    spending = {row: Spending.of(found) for row, found in by_row.items()}
+    recalls = {row: recalls_of(found) for row, found in by_row.items()} if any_unequal(results) else {}
+    return Grid(rows, *names, cells, value, against, interval, spending, recalls)
 
 
 def _cell(found: Sequence[Result], value: str, references: Sequence[Result], interval: Interval) -> Cell:
