@@ -100,7 +100,8 @@ def run_of(records: Sequence[RoundRecord] = GOOD_LINE, experiment: Experiment = 
 def played(method: str, seed: int, accuracy: float, curve: Curve | None = None, **settings: Any) -> Kept:
     """A run of a sweep: ten rounds, tested twice."""
     experiment = Experiment(**{"method": method, "seed": seed, "rounds": 10, **settings})
-    return Kept(experiment, {"deployed_accuracy": accuracy}, curve or [(5, accuracy / 2), (10, accuracy)], {})
+    curve = curve or [(5, accuracy / 2), (10, accuracy)]
+    return Kept(experiment, {"deployed_accuracy": accuracy}, curve, {}, deployed=curve)
 
 
 SWEEP = [

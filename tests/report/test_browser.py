@@ -120,7 +120,7 @@ def test_a_page_opens_without_a_network_and_without_complaint(
     assert requested(browser) == {page.as_uri()}
 
 
-@pytest.mark.parametrize(("name", "number"), [("run_page", 7), ("sweep_page", 6)])
+@pytest.mark.parametrize(("name", "number"), [("run_page", 9), ("sweep_page", 9)])
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
 def test_every_figure_is_drawn_and_fits_the_screen(
     browser: Chrome, name: str, number: int, width: int, request: pytest.FixtureRequest
@@ -226,3 +226,28 @@ def test_a_sweep_of_150_long_runs_opens_within_three_seconds(
     slowness = max(1.0, float(drawn_after(browser) or "inf") / 1000)
     open_page(browser, page)
     assert float(drawn_after(browser) or "inf") < 3000 * slowness
+
+
+def test_a_table_that_goes_on_beyond_a_phone_says_so_and_its_rows_keep_their_names(
+    browser: Chrome, sweep_page: Path
+) -> None:
+    def cues() -> list[bool]:
+        return [cue.is_displayed() for cue in browser.find_elements(By.CSS_SELECTOR, ".cue")]
+
+    open_page(browser, sweep_page)
+    assert cues() == [False, False]
+    open_page(browser, sweep_page, width=PHONE)
+    assert cues() == [True, True]
+    name = browser.find_element(By.CSS_SELECTOR, ".numbers tbody th")
+    before = name.location["x"]
+    browser.execute_script("document.querySelector('.numbers .scroll').scrollLeft = 150")
+    assert name.location["x"] == before
+
+
+def test_methods_whose_lines_lie_on_each_other_are_named_at_their_ends(browser: Chrome, sweep_page: Path) -> None:
+    open_page(browser, sweep_page, width=PHONE)
+    first = browser.find_element(By.CSS_SELECTOR, ".sheet figure")
+    assert first.get_attribute("id") == "breakdown"
+    names = [text for text in first.find_elements(By.CSS_SELECTOR, ".mark-text text") if text.text]
+    assert sorted(text.text for text in names) == ["fedavg", "lidfl"]
+    assert abs(names[0].location["y"] - names[1].location["y"]) >= 12

@@ -2,23 +2,29 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from lidfl.protocol import Birth
 from lidfl.report.figures.accuracy import accuracy_figure
 from lidfl.report.figures.base import accuracy_top, every, log_ticks
+from lidfl.report.figures.breakdown import breakdown_figure, breakdown_rows, labels
+from lidfl.report.figures.clients import deployed_figure, partition_figure
 from lidfl.report.figures.curves import curves_figure
 from lidfl.report.figures.heat_map import heat_map_figure
 from lidfl.report.figures.lineage import Excerpt, lineage_caption, lineage_figure
 from lidfl.report.figures.loss import loss_figure, lowest_losses
 from lidfl.report.figures.margin import margin_figure, smallest_margin, told_margins
+from lidfl.report.figures.methods import method_styles
 from lidfl.report.figures.phases import phases_figure, seconds_by_phase
 from lidfl.report.figures.rejected import rejected_rows
+from lidfl.report.figures.spread import spread_figure, spread_rows
 from lidfl.report.figures.votes import votes_figure
 from lidfl.report.lineage import Life, Lineage, Origin, trace
 from lidfl.report.scenes import scenes
 from lidfl.report.words import ordinal
+from lidfl.runs.clients import ClientTold
 from tests.report.by_hand import FIVE, FIVE_ROUNDS, GOOD_LINE, SWEEP, drawn, played, run_of
 
 # What all figures share
@@ -202,7 +208,8 @@ def test_a_sweep_in_words() -> None:
         "Highest at the end: fedavg under 1 of 2 attacks and lidfl under 1 of 2 attacks."
     )
     assert heat_map_figure(scene, scene.methods).caption == (
-        "Final test accuracy. The worst attack leaves lidfl 0.500 (gauss) and fedavg 0.300 (lie)."
+        "Test accuracy of what honest clients deploy at the end. The worst attack leaves "
+        "lidfl 0.500 (gauss) and fedavg 0.300 (lie)."
     )
 
 
@@ -217,6 +224,84 @@ def test_a_band_is_one_sample_deviation_wide_and_one_seed_has_none() -> None:
     told = {(row["method"], row["attack"]): (row["deviation"], row["runs"]) for row in cells}
     assert told[("lidfl", "lie")] == ("0.141", 2)
     assert told[("lidfl", "gauss")] == ("–", 1)
+
+
+FRACTIONS = [
+    played(method, 1, accuracy, attack=attack, byzantine_fraction=fraction)
+    for fraction, found in (
+        (0.2, {("lidfl", "lie"): 0.8, ("lidfl", "gauss"): 0.7, ("fedavg", "lie"): 0.75, ("oracle", "none"): 0.9}),
+        (0.6, {("lidfl", "lie"): 0.5, ("lidfl", "gauss"): 0.6, ("fedavg", "lie"): 0.0, ("oracle", "none"): 0.85}),
+    )
+    for (method, attack), accuracy in found.items()
+]
+
+
+def test_the_breakdown_curve_is_what_the_worst_attack_leaves_at_each_fraction() -> None:
+    chapters = scenes(FRACTIONS)
+    told = [
+        (r["method"], r["fraction"], r["attack"], r["mean"]) for r in breakdown_rows(chapters, ["lidfl", "fedavg"])
+    ]
+    assert told == [
+        ("lidfl", 0.2, "gauss", 0.7),
+        ("lidfl", 0.6, "lie", 0.5),
+        ("fedavg", 0.2, "lie", 0.75),
+        ("fedavg", 0.6, "lie", 0.0),
+    ]
+    figure = drawn(breakdown_figure(chapters, ["lidfl", "fedavg", "oracle"]))
+    assert figure.caption.endswith(
+        "Best of those that anyone can run: fedavg at 20\u00a0% (0.750) and lidfl at 60\u00a0% (0.500)."
+    )
+    assert breakdown_figure(scenes(FRACTIONS[:4]), ["lidfl"]) is None, "one fraction is no curve"
+
+
+def test_names_at_the_ends_of_lines_do_not_cover_each_other_and_stay_on_the_chart() -> None:
+    rows = [
+        {"method": name, "fraction": 0.8, "mean": mean} for name, mean in (("a", 0.99), ("b", 0.99), ("c", 0.0))
+    ]
+    heights = {row["method"]: row["at"] for row in labels(rows, 1.0)}
+    ordered = sorted(heights.values())
+    assert ordered[0] == 0.0
+    assert max(ordered) <= 1.0
+    assert min(high - low for low, high in pairwise(ordered)) >= 0.055 - 1e-9
+
+
+def test_no_two_methods_share_colour_and_dash_and_the_first_seven_share_neither() -> None:
+    keys = list(method_styles([str(number) for number in range(14)]).values())
+    assert len({(key.colour, key.shape) for key in keys}) == 14
+    assert len({key.colour for key in keys[:7]}) == len({key.shape for key in keys[:7]}) == 7
+
+
+def test_the_spread_goes_from_the_worst_honest_client_to_all() -> None:
+    worst = {"deployed_worst": 0.2, "deployed_worst_decile": 0.3}
+    runs = [replace(run, summary=run.summary | worst) for run in SWEEP[:2]]
+    (scene,) = scenes([*runs, SWEEP[2]])
+    told = [(row["method"], row["what"], row["accuracy"]) for row in spread_rows(scene, scene.methods)]
+    assert told == [("lidfl", "worst client", 0.2), ("lidfl", "worst tenth", 0.3), ("lidfl", "all", 0.7)]
+    assert spread_figure(scenes(SWEEP)[0], ["lidfl"]) is None, "earlier versions did not tell"
+
+
+def test_clients_one_by_one_in_words() -> None:
+    clients = [
+        ClientTold(0, (3, 0), False, 0.5),
+        ClientTold(1, (1, 4), True, None),
+        ClientTold(2, (2, 2), False, 0.9),
+    ]
+    assert drawn(deployed_figure(clients)).caption == (
+        "Each bar is one of 2 honest clients, by the test accuracy of what it deploys: from 0.500 (client 0) to "
+        "0.900; the line is their mean, 0.700."
+    )
+    figure = drawn(partition_figure(clients))
+    assert figure.caption.endswith("a client holds: 3 to 5 images of 1 to 2 classes each.")
+    rows = values(figure.panels[0].chart)
+    assert [(r["client"], r["label"], r["images"], r["who"]) for r in rows] == [
+        (0, 0, 3, "honest"),
+        (2, 0, 2, "honest"),
+        (2, 1, 2, "honest"),
+        (1, 0, 1, "Byzantine"),
+        (1, 1, 4, "Byzantine"),
+    ]
+    assert deployed_figure([]) is None
+    assert partition_figure([]) is None
 
 
 def values(chart: object) -> list[dict[str, object]]:

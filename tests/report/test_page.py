@@ -15,9 +15,9 @@ def test_downloads_hold_the_table_itself() -> None:
     grid = scenes(SWEEP)[0].grid
     table = TableSection("Accuracy", "table", grid)
     csv, latex = (b64decode(address.partition(",")[2]).decode() for address in (table.csv, table.latex))
-    assert (csv, latex) == (as_csv(grid), as_latex(grid))
+    assert (csv, latex) == (as_csv(grid, costs=True), as_latex(grid, costs=True))
     assert {column: round(mean, 9) for column, mean in table.best.items()} == {"gauss": 0.9, "lie": 0.7}
-    assert "lidfl,gauss,0.5,,1" in csv.splitlines()
+    assert "lidfl,gauss,0.5,,1,100.0,,200.0," in csv.splitlines()
 
 
 def test_nothing_can_end_the_script_element_that_it_stands_in() -> None:

@@ -54,3 +54,48 @@ def test_a_folder_of_runs_counts_what_is_unfinished(tmp_path: Path) -> None:
     page = compose([tmp_path / "runs"])
     assert page.notices == ["1 run without a result yet: left out."]
     assert [figure.name for figure in page.figures] == ["curves", "heatmap", "lineage-1"]
+
+
+def test_the_breakdown_curve_is_the_first_figure_of_a_sweep_over_the_fraction() -> None:
+    runs = [played("lidfl", 1, 0.5, byzantine_fraction=fraction) for fraction in (0.2, 0.6)]
+    assert sweep_page("fractions", runs).figures[0].name == "breakdown"
+    assert "breakdown" not in [figure.name for figure in sweep_page("one", runs[:1]).figures]
+
+
+def test_what_a_run_reached_and_cost_stands_at_its_top(tmp_path: Path) -> None:
+    costs = {
+        "gradient_steps": 50,
+        "bytes_down": 2_000_000,
+        "bytes_up": 500_000,
+        "ballots": 25,
+        "deployment_steps": 10,
+    }
+    summary = {"test_accuracy": 0.7, "deployed_accuracy": 0.8, "deployed_worst": 0.6, **costs}
+    page = compose([put_run(tmp_path / "run", GOOD_LINE, summary=summary)])
+    facts = [(fact.value, fact.what) for fact in page.facts]
+    assert facts[:3] == [
+        ("0.800", "accuracy that honest clients deploy"),
+        ("0.600", "deployed by the worst of them"),
+        ("0.700", "best model of the list, the paper's measure"),
+    ]
+    assert facts[-3:] == [
+        ("60", "gradient steps of all clients"),
+        ("2.5 MB", "models and updates sent"),
+        ("25", "ballots"),
+    ]
+
+
+def test_where_classes_are_unequal_a_notice_says_what_accuracy_hides(tmp_path: Path) -> None:
+    recalls = {"deployed_balanced_accuracy": 0.6, "deployed_lowest_recall": 0.2}
+    shares = {"classes": 2, "smallest_class": 0.01, "largest_class": 0.99}
+    summary = {"test_accuracy": 0.7, "deployed_accuracy": 0.8, **recalls, **shares}
+    page = compose([put_run(tmp_path / "run", GOOD_LINE, summary=summary)])
+    assert page.notices[0].startswith(
+        "Classes are unequal, 1 to 99 % of the test images each: balanced accuracy 0.600"
+    )
+
+
+def test_settings_read_as_people_say_them() -> None:
+    settings = sweep_page("a sweep", [played("lidfl", 1, 0.5)]).settings
+    assert (settings["voters"], settings["workers"]) == ("all", "as many as needed")
+    assert settings["assumed_byzantine_fraction"] == "what it is"

@@ -137,3 +137,8 @@ class FederatedData:
     def num_clients(self) -> int:
         """How many clients share the data."""
         return self.train.num_clients
+
+    def labels_of(self, client: int) -> tuple[int, ...]:
+        """How many images of each class a client holds, in all splits together."""
+        labels = torch.cat([split.of(client)[1] for split in (self.train, self.validation, self.test)])
+        return tuple(torch.bincount(labels, minlength=self.num_classes).tolist())

@@ -16,7 +16,7 @@ import vl_convert
 from lidfl.files import write_atomically
 from lidfl.report.figures.base import Figure, Key, Panel
 from lidfl.settings.experiment import Experiment
-from lidfl.studies.formats import as_csv, as_latex
+from lidfl.studies import formats
 from lidfl.studies.tables import Grid
 
 INK = "currentColor"
@@ -46,6 +46,25 @@ class TableSection:
     wide: bool = True
 
     @property
+    def header(self) -> list[str]:
+        """What stands above its columns."""
+        return formats.header(self.grid, costs=True)
+
+    @property
+    def notes(self) -> str:
+        """What its numbers are."""
+        text = "; ".join(formats.notes(self.grid, costs=True))
+        return f"{text[0].upper()}{text[1:]}."
+
+    def lines(self, row: str, column: str) -> list[str]:
+        """A cell: its value, and below it how far that is from the reference."""
+        return formats.cell_lines(self.grid, self.grid.cell(row, column))
+
+    def beside(self, row: str) -> list[str]:
+        """What stands beside the cells of a row: what accuracy hides, and costs."""
+        return formats.beside(self.grid, row, costs=True)
+
+    @property
     def best(self) -> dict[str, float]:
         """The highest mean of each column."""
         cells = {column: [self.grid.cell(row, column) for row in self.grid.rows] for column in self.grid.columns}
@@ -54,12 +73,12 @@ class TableSection:
     @property
     def csv(self) -> str:
         """The address of its CSV."""
-        return data_address("text/csv", as_csv(self.grid))
+        return data_address("text/csv", formats.as_csv(self.grid, costs=True))
 
     @property
     def latex(self) -> str:
         """The address of its LaTeX."""
-        return data_address("application/x-tex", as_latex(self.grid))
+        return data_address("application/x-tex", formats.as_latex(self.grid, costs=True))
 
 
 @dataclass(frozen=True)

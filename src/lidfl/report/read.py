@@ -7,10 +7,11 @@ from pathlib import Path
 
 from lidfl.errors import LidflError
 from lidfl.report.lineage import Lineage, trace
+from lidfl.runs.clients import ClientTold, read_clients
 from lidfl.runs.directory import RunDirectory, Summary
 from lidfl.runs.record import RoundRecord
 from lidfl.settings.experiment import Experiment
-from lidfl.studies.store import Kept, accuracy_curve, longest, read_kept
+from lidfl.studies.store import Kept, accuracy_curve, deployed_curve, longest, read_kept
 from lidfl.studies.tables import read_results
 
 
@@ -38,6 +39,11 @@ class RunRecords:
     def tested(self) -> list[RoundRecord]:
         """The rounds after which the list was tested."""
         return [record for record in self.records if record.tested]
+
+    @cached_property
+    def clients(self) -> list[ClientTold]:
+        """What a simulation has told of each client."""
+        return read_clients(self.directory.path)
 
     @property
     def diverged_at(self) -> int | None:
@@ -69,7 +75,7 @@ def read_runs(source: Path) -> list[Kept]:
 def read_folder(folder: Path) -> list[Kept]:
     """The finished runs below a folder."""
     found = [(result, RunDirectory(result[0].out)) for result in read_results(folder)]
-    return [Kept(*result, accuracy_curve(directory), milestones={}) for result, directory in found]
+    return [Kept(*result, accuracy_curve(place), {}, deployed_curve(place)) for result, place in found]
 
 
 def read_file(path: Path) -> list[Kept]:

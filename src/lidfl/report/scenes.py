@@ -7,7 +7,9 @@ from itertools import groupby
 
 from lidfl.report.words import percent
 from lidfl.settings.experiment import Experiment
-from lidfl.studies.store import Kept
+from lidfl.studies.pairing import usual_reference
+from lidfl.studies.store import Curve, Kept
+from lidfl.studies.sweep import DEPLOYED, PAPERS
 from lidfl.studies.tables import NOT_VARYING, Cell, Grid, setting, tabulate, varying_settings
 
 
@@ -59,17 +61,29 @@ class Scene:
         return sorted(names, key=lambda name: (not names[name], name))
 
     @cached_property
+    def contenders(self) -> list[str]:
+        """Its rows but for those that nobody can run, such as the oracle, if there are others."""
+        ideal = {self.method(run) for run in self.runs if run.experiment.plays.ideal}
+        return [method for method in self.methods if method not in ideal] or self.methods
+
+    @cached_property
     def attacks(self) -> list[str]:
         """Its columns."""
         return sorted({self.attack(run) for run in self.runs})
 
     @cached_property
     def grid(self) -> Grid:
-        """Its table of test accuracy."""
+        """Its table of what honest clients deploy, against the oracle if that is there."""
         order = {name: place for place, name in enumerate(self.methods)}
         runs = sorted(self.runs, key=lambda run: (self.attack(run), order[self.method(run)]))
-        grid = tabulate([run.result for run in runs], self.rows, self.columns)
+        results = [run.result for run in runs]
+        grid = tabulate(results, self.rows, self.columns, against=usual_reference(results))
         return replace(grid, rows=tuple(self.methods), columns=tuple(self.attacks))
+
+    @cached_property
+    def deployed(self) -> bool:
+        """Whether its curves are of what honest clients deploy; earlier versions kept only the best model's."""
+        return all(run.deployed for run in self.runs)
 
     @cached_property
     def _by_cell(self) -> dict[tuple[str, str], list[Kept]]:
@@ -136,13 +150,13 @@ class Point:
     cell: Cell
 
 
-def mean_curve(runs: Sequence[Kept]) -> list[Point]:
+def mean_curve(runs: Sequence[Kept], *, deployed: bool = True) -> list[Point]:
     """The accuracy over rounds, at the rounds of the run that was tested most often, and at the last round."""
-    rounds = [tested for tested, _ in max((run.curve for run in runs), key=len)]
+    rounds = [tested for tested, _ in max((curve_of(run, deployed) for run in runs), key=len)]
     last = max(run.experiment.rounds for run in runs)
     if rounds[-1:] != [last]:
         rounds.append(last)
-    reached = {number: [accuracy_at(run, number) for run in runs] for number in rounds}
+    reached = {number: [accuracy_at(run, number, deployed) for run in runs] for number in rounds}
     cells = {n: Cell(tuple(value for value in values if value is not None)) for n, values in reached.items()}
     return [Point(number, cell) for number, cell in cells.items() if cell.values]
 
@@ -152,9 +166,14 @@ def diverged(run: Kept) -> bool:
     return run.summary.get("diverged_at") is not None
 
 
-def accuracy_at(run: Kept, number: int) -> float | None:
+def curve_of(run: Kept, deployed: bool) -> Curve:
+    """A run's accuracy over rounds: of what clients deploy, or of the best model."""
+    return run.deployed if deployed else run.curve
+
+
+def accuracy_at(run: Kept, number: int, deployed: bool) -> float | None:
     """The accuracy when a run was last tested by a round; a model that diverged keeps its own to the end."""
     if diverged(run) and number >= run.summary["diverged_at"]:
-        return float(run.summary["test_accuracy"])
-    known = [accuracy for tested, accuracy in run.curve if tested <= number]
+        return float(run.summary[DEPLOYED if deployed else PAPERS])
+    known = [accuracy for tested, accuracy in curve_of(run, deployed) if tested <= number]
     return known[-1] if known else None

@@ -9,25 +9,43 @@ from typing import Any
 from lidfl.errors import LidflError
 from lidfl.report.figures.accuracy import accuracy_figure
 from lidfl.report.figures.base import Figure
+from lidfl.report.figures.breakdown import breakdown_figure
+from lidfl.report.figures.clients import deployed_figure, partition_figure
 from lidfl.report.figures.curves import curves_figure
 from lidfl.report.figures.heat_map import heat_map_figure
 from lidfl.report.figures.lineage import lineage_figure
 from lidfl.report.figures.loss import loss_figure
 from lidfl.report.figures.margin import margin_figure, smallest_margin, told_margins
-from lidfl.report.figures.methods import FEW_ATTACKS, MOST_METHODS, method_styles
+from lidfl.report.figures.methods import MOST_METHODS, method_styles
 from lidfl.report.figures.phases import phases_figure
+from lidfl.report.figures.spread import spread_figure
 from lidfl.report.figures.votes import votes_figure
 from lidfl.report.page import Fact, Page, TableSection, repeat_command
 from lidfl.report.read import RunRecords, read_runs
 from lidfl.report.scenes import Scene, scenes
 from lidfl.report.words import counted, listed, percent
+from lidfl.runs.classes import classes_in_words
+from lidfl.runs.costs import costs_of
 from lidfl.runs.directory import RunDirectory, Summary, unfinished_runs
 from lidfl.runs.resuming import EXPERIMENT, resume_command
 from lidfl.settings.experiment import Experiment, file_name
 from lidfl.settings.headline import headline
 from lidfl.studies.paper import names
 from lidfl.studies.store import Kept
+from lidfl.studies.sweep import DEPLOYED, PAPERS
 
+RESULTS = {
+    DEPLOYED: "accuracy that honest clients deploy",
+    "deployed_worst": "deployed by the worst of them",
+    PAPERS: "best model of the list, the paper's measure",
+}
+"""The accuracies at the top of a run's page."""
+OPEN = {
+    "voters": (0, "all"),
+    "workers": (0, "as many as needed"),
+    "assumed_byzantine_fraction": (-1.0, "what it is"),
+}
+"""Settings of which one value stands for something, and what."""
 FEW_RUNS = 4
 """Up to how many runs a sweep's page also shows their lineage."""
 
@@ -71,7 +89,7 @@ def run_page(run: RunRecords) -> Page:
         facts=run_facts(run),
         blocks=list(run_figures(run)),
         notices=run_notices(run),
-        settings=asdict(experiment),
+        settings=readable(asdict(experiment)),
         commands=run_commands(run),
         footer=footer(run.summary),
     )
@@ -85,6 +103,8 @@ def run_figures(run: RunRecords) -> list[Figure]:
         lineage_figure(run),
         votes_figure(run),
         margin_figure(run),
+        deployed_figure(run.clients),
+        partition_figure(run.clients),
         phases_figure(run),
     ]
     return [figure for figure in figures if figure is not None]
@@ -101,21 +121,32 @@ def run_facts(run: RunRecords) -> list[Fact]:
         facts.append(Fact(str(smallest), "ballots: the smallest vote margin"))
     done = f"{run.rounds_done:,}"
     total = "" if run.rounds_done == experiment.rounds else f" of {experiment.rounds:,}"
-    return [*facts, Fact(done + total, "rounds"), Fact(f"{run.seconds:.1f} s", "spent in rounds")]
+    return [*facts, Fact(done + total, "rounds"), Fact(f"{run.seconds:.1f} s", "spent in rounds"), *cost_facts(run)]
+
+
+def cost_facts(run: RunRecords) -> list[Fact]:
+    """What a finished run cost all clients together."""
+    costs = costs_of(run.experiment, run.summary) if run.summary else None
+    if costs is None or run.summary is None:
+        return []
+    steps = costs.gradient_steps + run.summary.get("deployment_steps", 0)
+    facts = [Fact(f"{steps:,}", "gradient steps of all clients")]
+    if costs.bytes_sent is not None:
+        facts.append(Fact(f"{costs.bytes_sent / 1e6:,.1f} MB", "models and updates sent"))
+    return [*facts, Fact(f"{costs.ballots:,}", "ballots")] if costs.ballots else facts
 
 
 def accuracy_facts(run: RunRecords) -> list[Fact]:
     """The result of a run; of an unfinished one, how good it was when last tested."""
     if run.summary:
-        what = "test accuracy, best model" if run.experiment.keeps_list else "test accuracy"
-        best, deployed = run.summary["test_accuracy"], run.summary["deployed_accuracy"]
-        return [Fact(f"{best:.3f}", what), Fact(f"{deployed:.3f}", "deployed by honest clients")]
+        told = [Fact(f"{run.summary[name]:.3f}", what) for name, what in RESULTS.items() if name in run.summary]
+        return told if run.experiment.keeps_list else [fact for fact in told if fact.what != RESULTS[PAPERS]]
     if not run.tested:
         return []
     last = run.tested[-1]
-    facts = [Fact(f"{last.best_accuracy:.3f}", "test accuracy when last tested")]
+    facts = [Fact(f"{last.best_accuracy:.3f}", "best model when last tested")]
     if last.deployed_accuracy is not None:
-        facts.append(Fact(f"{last.deployed_accuracy:.3f}", "deployed when last tested"))
+        facts.insert(0, Fact(f"{last.deployed_accuracy:.3f}", "deployed when last tested"))
     return facts
 
 
@@ -123,6 +154,9 @@ def run_notices(run: RunRecords) -> list[str]:
     """What a reader must know before the figures."""
     notices = []
     rounds = run.experiment.rounds
+    hidden = classes_in_words(run.summary or {})
+    if hidden:
+        notices.append(f"{hidden[0].upper()}{hidden[1:]}.")
     if run.summary is None:
         notices.append(
             f"This run is unfinished: {run.rounds_done:,} of {rounds:,} rounds are recorded. "
@@ -160,14 +194,15 @@ def sweep_page(
     chapters = scenes(runs)
     methods = list(dict.fromkeys(method for scene in chapters for method in scene.methods))
     drawn = best_methods(chapters, methods)
-    blocks = [block for scene in chapters for block in scene_blocks(scene, drawn)]
+    blocks: list[Figure | TableSection] = [b for b in [breakdown_figure(chapters, drawn)] if b is not None]
+    blocks += [block for scene in chapters for block in scene_blocks(scene, drawn)]
     return Page(
         title=title,
         lead=f"{counted(len(runs), 'run')}: {_contents(chapters, methods)}.",
         facts=sweep_facts(runs, chapters, methods),
         blocks=[*blocks, *lineages(traced)],
         notices=list(notices),
-        settings=shared_settings([run.experiment for run in runs]),
+        settings=readable(shared_settings([run.experiment for run in runs])),
         settings_title="What all runs share",
         commands=sweep_commands(title),
         methods=list(method_styles(drawn).values()),
@@ -181,14 +216,16 @@ def scene_blocks(scene: Scene, drawn: Sequence[str]) -> list[Figure | TableSecti
     """The figures and the table of one chapter; figures only if one of its methods is drawn."""
     if set(scene.methods).isdisjoint(drawn):
         return [scene_table(scene)]
-    return [curves_figure(scene, drawn), heat_map_figure(scene, drawn), scene_table(scene)]
+    spread = spread_figure(scene, list(drawn))
+    figures = [curves_figure(scene, drawn), heat_map_figure(scene, drawn), *([spread] if spread else [])]
+    return [*figures, scene_table(scene)]
 
 
 def scene_table(scene: Scene) -> TableSection:
     """The table of one chapter."""
     name = f"table{scene.suffix}-{file_name(*scene.title.replace(',', '').split())}"
-    title = f"Test accuracy, mean ± deviation over seeds{scene.where}"
-    return TableSection(title, name, scene.grid, scene.title, wide=len(scene.attacks) > FEW_ATTACKS)
+    title = f"What honest clients deploy, and what it costs{scene.where}"
+    return TableSection(title, name, scene.grid, scene.title)
 
 
 def lineages(traced: Iterable[RunRecords]) -> list[Figure]:
@@ -240,9 +277,17 @@ def sweep_facts(runs: Sequence[Kept], chapters: Sequence[Scene], methods: Sequen
     facts = [Fact(f"{number:,}", noun if number == 1 else f"{noun}s") for number, noun in numbers]
     facts.append(Fact(", ".join(percent(fraction) for fraction in fractions), "of the clients are Byzantine"))
     hardest = chapters[-1]
-    value, method = max((hardest.worst_case(method)[0], method) for method in hardest.methods)
+    value, method = max((hardest.worst_case(method)[0], method) for method in hardest.contenders)
     where = f", {hardest.title}" if len(chapters) > 1 else ""
     return [*facts, Fact(f"{value:.3f}", f"under its worst attack: {method}{where}")]
+
+
+def readable(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as people read them: voters are all, not 0."""
+    return {
+        name: OPEN[name][1] if name in OPEN and value == OPEN[name][0] else value
+        for name, value in settings.items()
+    }
 
 
 def shared_settings(experiments: Sequence[Experiment]) -> dict[str, Any]:

@@ -8,6 +8,7 @@
 | `resuming` | with which settings a run may go on |
 | `server` | which round is played, with which rules |
 | `loop` | all rounds of a run |
+| `clients` | what a simulation can tell of each client |
 | `classes` | what accuracy hides where classes are unequal |
 | `costs` | what rounds cost: gradient steps, bytes, ballots |
 | `summary` | what a run was, and what it cost |

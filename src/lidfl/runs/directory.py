@@ -9,6 +9,7 @@
 | `statistics.safetensors` | mean and standard deviation by which images are standardised, and their shape |
 | `models.safetensors` | the final list |
 | `summary.json` | the result |
+| `clients.json` | of a simulation: what each client holds and deploys |
 | `secret` | what a real server draws from; a simulation draws from its seed |
 
 Reading a run never imports or runs what its files name.

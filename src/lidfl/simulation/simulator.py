@@ -19,6 +19,7 @@ from lidfl.protocol import (
     SERVER,
     Canonical,
     Choose,
+    ModelList,
     Outcome,
     Replies,
     Request,
@@ -29,6 +30,7 @@ from lidfl.protocol import (
     Validate,
     Vote,
 )
+from lidfl.runs.clients import MOST, ClientTold, write_clients
 from lidfl.runs.directory import RunDirectory, Summary
 from lidfl.runs.loop import Observer, play
 from lidfl.runs.record import Findings
@@ -94,6 +96,8 @@ def _run(
     state = play(experiment, server, simulator, start, directory, observe)
     summary = simulator.auditor.result(state.models) | summarise(experiment, state, directory)
     directory.finish(state, summary)
+    if experiment.num_clients <= MOST:
+        write_clients(directory.path, simulator.told(state.models))
     return summary
 
 
@@ -126,6 +130,14 @@ class Simulator:
     def engine_name(self) -> str:
         """How local trainings are computed."""
         return self.workshop.engine_name
+
+    def told(self, models: ModelList) -> list[ClientTold]:
+        """What each client holds, what it is, and what it makes of a final list."""
+        deployed, byzantine = self.auditor.deployed_by_client(models), self.cast.byzantine
+        return [
+            ClientTold(client, self.data.labels_of(client), client in byzantine, deployed.get(client))
+            for client in self.cast.everyone.tolist()
+        ]
 
     def canonical(self) -> Canonical | None:
         """The form that models are brought into, if they are to be."""

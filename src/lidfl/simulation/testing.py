@@ -64,6 +64,10 @@ class Auditor:
         """The mean test accuracy of honest clients, each with the model that it takes."""
         return float(self._deployed(models).mean())
 
+    def deployed_by_client(self, models: ModelList) -> dict[Client, float]:
+        """The test accuracy of each honest client of the audience with the model that it takes, by client."""
+        return dict(zip(self._honest, self._deployed(models).tolist(), strict=True))
+
     def _deployed(self, models: ModelList) -> NDArray[np.float64]:
         """The test accuracy of each honest client of the audience with the model that it takes."""
         return self.deployment.accuracies(models, self._honest)

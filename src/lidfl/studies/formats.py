@@ -28,7 +28,7 @@ INTERVALS = {"t": "paired t", "bootstrap": "paired bootstrap"}
 
 def as_rich(grid: Grid, *, costs: bool = False) -> Table:
     """A table for the terminal."""
-    table = Table(*_header(grid, costs), show_lines=grid.against is not None)
+    table = Table(*header(grid, costs=costs), show_lines=grid.against is not None)
     for column in table.columns[1 + len(grid.columns) :]:
         column.justify = "right"
     for row in _texts(grid, costs, "\n"):
@@ -38,15 +38,15 @@ def as_rich(grid: Grid, *, costs: bool = False) -> Table:
 
 def as_markdown(grid: Grid, *, costs: bool = False) -> str:
     """A table for a README."""
-    return markdown(_header(grid, costs), _texts(grid, costs, "<br>"), align="---:")
+    return markdown(header(grid, costs=costs), _texts(grid, costs, "<br>"), align="---:")
 
 
 def as_latex(grid: Grid, *, costs: bool = False) -> str:
     """A table for a paper, in the booktabs style."""
     head_line, *lines = [
-        " & ".join(map(_latex, row)) + r" \\" for row in (_header(grid, costs), *_texts(grid, costs, " "))
+        " & ".join(map(_latex, row)) + r" \\" for row in (header(grid, costs=costs), *_texts(grid, costs, " "))
     ]
-    columns = "l" + "c" * len(grid.columns) + "r" * (len(_header(grid, costs)) - 1 - len(grid.columns))
+    columns = "l" + "c" * len(grid.columns) + "r" * (len(header(grid, costs=costs)) - 1 - len(grid.columns))
     top = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head_line, r"\midrule"]
     return "\n".join([*top, *lines, r"\bottomrule", r"\end{tabular}", ""])
 
@@ -114,8 +114,15 @@ def _shows_papers(grid: Grid) -> bool:
     return any(cell.papers for cell in grid.cells.values())
 
 
-def _header(grid: Grid, costs: bool) -> list[str]:
+def header(grid: Grid, *, costs: bool) -> list[str]:
+    """What stands above the columns."""
     return [grid.corner, *grid.columns, *(recalls.COLUMNS if grid.recalls else ()), *(COLUMNS if costs else ())]
+
+
+def beside(grid: Grid, row: str, *, costs: bool) -> list[str]:
+    """What stands beside the cells of a row: what accuracy hides where classes are unequal, and costs."""
+    hidden = grid.recalls[row].texts() if grid.recalls else []
+    return [*hidden, *(grid.spending.get(row, Spending()).texts() if costs else ())]
 
 
 def _texts(grid: Grid, costs: bool, between: str) -> list[list[str]]:
@@ -123,8 +130,7 @@ def _texts(grid: Grid, costs: bool, between: str) -> list[list[str]]:
         [
             row,
             *(between.join(cell_lines(grid, grid.cell(row, column))) for column in grid.columns),
-            *(grid.recalls[row].texts() if grid.recalls else ()),
-            *(grid.spending.get(row, Spending()).texts() if costs else ()),
+            *beside(grid, row, costs=costs),
         ]
         for row in grid.rows
     ]

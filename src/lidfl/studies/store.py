@@ -6,7 +6,7 @@ two experiments share, such as LiD-FL at 0.6, is run once: it is taken from the 
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from lidfl.settings.experiment import Experiment
 from lidfl.studies.sweep import Result, Sweep, but_for_rounds, directory_name
 
 Curve = list[tuple[int, float]]
-"""The best model's accuracy by round."""
+"""Accuracy by round."""
 Milestones = dict[str, tuple[int, float]]
 """By accuracy: after how many rounds and seconds the best model reached it."""
 
@@ -34,14 +34,18 @@ class Kept:
     experiment: Experiment
     summary: Summary
     curve: Curve
+    """Of the best model."""
     milestones: Milestones
+    deployed: Curve = field(default_factory=list)
+    """Of what honest clients deploy; empty in files of earlier versions."""
 
     @classmethod
     def of(cls, experiment: Experiment, summary: Summary) -> "Kept":
         """What to keep of a finished run."""
         directory = RunDirectory(experiment.out)
         content = {key: value for key, value in summary.items() if key not in NOT_KEPT}
-        return cls(experiment, content, accuracy_curve(directory), milestones(directory))
+        curves = accuracy_curve(directory), deployed_curve(directory)
+        return cls(experiment, content, curves[0], milestones(directory), curves[1])
 
     @property
     def result(self) -> Result:
@@ -51,14 +55,17 @@ class Kept:
     def to_json(self) -> dict[str, Any]:
         """As a file holds it; its directory may be gone, so only the name of that is kept."""
         settings = asdict(self.experiment) | {"out": directory_name(self.experiment)}
-        return dict(settings=settings, summary=self.summary, curve=self.curve, milestones=self.milestones)
+        content = dict(settings=settings, summary=self.summary, curve=self.curve, milestones=self.milestones)
+        return content | ({"deployed": self.deployed} if self.deployed else {})
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Kept":
         """Read a kept run back; nothing that it names is looked up."""
-        curve = [(tested, value) for tested, value in content["curve"]]
+        curve, deployed = (
+            [(at, value) for at, value in found] for found in (content["curve"], content.get("deployed", []))
+        )
         experiment = Experiment.recorded(content["settings"])
-        return cls(experiment, dict(content["summary"]), curve, content.get("milestones", {}))
+        return cls(experiment, dict(content["summary"]), curve, content.get("milestones", {}), deployed)
 
 
 def read_kept(path: Path) -> dict[str, Kept]:
@@ -140,8 +147,17 @@ def longest(kept: Iterable[Kept]) -> list[Kept]:
 
 def accuracy_curve(directory: RunDirectory, points: int = 60) -> Curve:
     """The best model's accuracy over rounds, thinned to a number of points; the last one is kept."""
-    curve = [(r.number, round(r.best_accuracy, 4)) for r in directory.records() if r.tested]
-    step = -(-len(curve) // points)
+    return _thinned([(r.number, round(r.best_accuracy, 4)) for r in directory.records() if r.tested], points)
+
+
+def deployed_curve(directory: RunDirectory, points: int = 60) -> Curve:
+    """The accuracy over rounds of what honest clients deploy, thinned alike."""
+    told = [(r.number, r.deployed_accuracy) for r in directory.records() if r.tested]
+    return _thinned([(number, round(value, 4)) for number, value in told if value is not None], points)
+
+
+def _thinned(curve: Curve, points: int) -> Curve:
+    step = max(1, -(-len(curve) // points))
     return curve[::-1][::step][::-1]
 
 

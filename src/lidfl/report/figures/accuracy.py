@@ -22,7 +22,7 @@ from lidfl.report.words import thinned, went
 from lidfl.runs.record import RoundRecord
 
 BEST, DEPLOYED = "best model", "deployed by honest clients"
-LINES = (Key(BEST, "currentColor", "line"), Key(DEPLOYED, "currentColor", "dashed"))
+LINES = (Key(DEPLOYED, "currentColor", "line"), Key(BEST, "currentColor", "dashed"))
 TOOLTIP = [
     alt.Tooltip("round:Q", format=","),
     "model:N",
@@ -47,7 +47,7 @@ def _chart(run: RunRecords) -> Drawing:
     rows = [row for record in records for row in _line_rows(record)]
     x = round_axis(run.rounds_done)
     y = accuracy_axis("value", accuracy_top(row["value"] for row in rows))
-    dash = alt.Scale(domain=[BEST, DEPLOYED], range=[[1, 0], [5, 3]])
+    dash = alt.Scale(domain=[DEPLOYED, BEST], range=[[1, 0], [5, 3]])
     lines = chart_of(rows).mark_line(strokeWidth=2)
     lines = lines.encode(x=x, y=y, strokeDash=alt.StrokeDash("what:N", title=None, scale=dash))
     models = chart_of(row for record in records for row in _model_rows(record, run.lineage))

@@ -31,7 +31,7 @@ class Key:
     label: str
     colour: str
     shape: str = "dot"
-    """dot, line or dashed; methods are dash0 and dash1."""
+    """dot, line or dashed; methods are dash0 to dash6."""
 
 
 @dataclass(frozen=True)

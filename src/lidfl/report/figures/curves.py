@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import altair as alt
 
 from lidfl.report.figures.base import Drawing, Figure, Panel, Row, accuracy_axis, accuracy_top, chart_of, round_axis
-from lidfl.report.figures.methods import CELL_TOOLTIP, DASHES, cell_row, method_styles, shown
-from lidfl.report.scenes import Point, Scene, diverged, mean_curve
+from lidfl.report.figures.methods import CELL_TOOLTIP, cell_row, dash_of, method_styles, shown
+from lidfl.report.scenes import Point, Scene, curve_of, diverged, mean_curve
 from lidfl.report.words import counted, listed
 
 TOOLTIP = ["method:N", alt.Tooltip("round:Q", format=","), *CELL_TOOLTIP]
@@ -17,12 +17,12 @@ def curves_figure(scene: Scene, drawn: Sequence[str]) -> Figure:
     """The curves of a chapter; colours go by all methods that are drawn in any chapter."""
     cells = scene.grid.cells.values()
     highest = [cell.mean + (cell.deviation or 0) for cell in cells]
-    highest += [value for run in scene.runs for _, value in run.curve]
+    highest += [value for run in scene.runs for _, value in curve_of(run, scene.deployed)]
     top = accuracy_top(highest)
     panels = tuple(Panel(_chart(scene, attack, drawn, top), attack, 170, attack) for attack in scene.attacks)
     return Figure(
         f"curves{scene.suffix}",
-        f"Accuracy over rounds{scene.where}",
+        f"{'What honest clients deploy' if scene.deployed else 'Accuracy'} over rounds{scene.where}",
         _caption(scene, drawn),
         panels,
         small=len(panels) > 1,
@@ -34,7 +34,7 @@ def _chart(scene: Scene, attack: str, methods: Sequence[str], top: float) -> Dra
     """A dot marks where a curve ends before the others; one that was tested once is nothing but its dot."""
     keys = method_styles(methods).values()
     colours = alt.Scale(domain=list(methods), range=[key.colour for key in keys])
-    dashes = alt.Scale(domain=list(methods), range=[DASHES[int(key.shape[-1])] for key in keys])
+    dashes = alt.Scale(domain=list(methods), range=[dash_of(key) for key in keys])
     parameter, test = shown(methods)
     colour = alt.Color("method:N", title=None, scale=colours)
     base = chart_of(_rows(scene, attack, methods)).transform_filter(test)
@@ -52,7 +52,7 @@ def _rows(scene: Scene, attack: str, methods: Sequence[str]) -> list[Row]:
     rows: list[Row] = []
     for method in methods:
         runs = scene.of(method, attack)
-        curve = mean_curve(runs) if runs else []
+        curve = mean_curve(runs, deployed=scene.deployed) if runs else []
         for point in curve:
             ends = point is curve[-1] and point.round < scene.rounds
             rows.append({"method": method, "ends": ends} | _point_row(point))
@@ -67,7 +67,8 @@ def _point_row(point: Point) -> Row:
 
 
 def _caption(scene: Scene, drawn: Sequence[str]) -> str:
-    text = f"{_bands(scene)} {_winners(scene)}"
+    text = "" if scene.deployed else "The best model of the list: what clients deployed over rounds was not kept. "
+    text += f"{_bands(scene)} {_winners(scene)}"
     if len({run.experiment.rounds for run in scene.runs}) > 1:
         text += " A dot is the end of runs with fewer rounds than others."
     stopped = Counter(scene.method(run) for run in scene.runs if diverged(run))
@@ -105,6 +106,6 @@ def _winners(scene: Scene) -> str:
 
 
 def _tests_drawn(scene: Scene) -> str:
-    points = max(len(run.curve) for run in scene.runs)
+    points = max(len(curve_of(run, scene.deployed)) for run in scene.runs)
     tested = max(-(-run.experiment.rounds // run.experiment.eval_every) for run in scene.runs)
     return f" Of up to {tested:,} tests of a run up to {points} are drawn." if tested > points else ""

@@ -52,4 +52,4 @@ def _caption(scene: Scene, methods: Sequence[str]) -> str:
     """What the worst attack leaves of each method."""
     worst = [(method, *scene.worst_case(method)) for method in methods[:MOST_NAMED]]
     parts = [f"{method} {mean:.3f} ({attack})" for method, mean, attack in worst]
-    return f"Final test accuracy. The worst attack leaves {listed(parts)}."
+    return f"Test accuracy of what honest clients deploy at the end. The worst attack leaves {listed(parts)}."

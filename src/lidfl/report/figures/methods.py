@@ -8,8 +8,9 @@ from lidfl.report.figures.base import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VE
 from lidfl.studies.tables import Cell
 
 PALETTE = (BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE, GREY)
-DASHES = ([1, 0], [5, 3])
-MOST_METHODS = len(DASHES) * len(PALETTE)
+DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [12, 5], [4, 4], [6, 2, 2, 2, 2, 2])
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+MOST_METHODS = 2 * len(PALETTE)
 """How many lines a reader can tell apart."""
 FEW_ATTACKS = 3
 """Up to how many attacks a heat map and a table have room side by side."""
@@ -17,12 +18,16 @@ CELL_TOOLTIP = [alt.Tooltip("mean:Q", format=".3f"), alt.Tooltip("deviation:N"),
 
 
 def method_styles(methods: Sequence[str]) -> dict[str, Key]:
-    """A colour for each method, and a dash once colours run out."""
-    styles = {}
-    for place, method in enumerate(methods):
-        dash, colour = divmod(place, len(PALETTE))
-        styles[method] = Key(method, PALETTE[colour], f"dash{dash % len(DASHES)}")
-    return styles
+    """A colour and a dash for each method: of lines on each other, one shows through the gaps of the other."""
+    return {
+        method: Key(method, PALETTE[place % len(PALETTE)], f"dash{(place + place // len(PALETTE)) % len(DASHES)}")
+        for place, method in enumerate(methods)
+    }
+
+
+def dash_of(key: Key) -> list[int]:
+    """The dashes of a method's line."""
+    return DASHES[int(key.shape.removeprefix("dash"))]
 
 
 def shown(methods: Sequence[str]) -> tuple[alt.Parameter, str]:
