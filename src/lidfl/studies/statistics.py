@@ -18,6 +18,8 @@ from typing import Literal, TypeAlias
 Interval: TypeAlias = Literal["t", "bootstrap"]
 CONFIDENCE = 0.95
 RESAMPLES = 9999
+ROUNDING = 1e-12
+"""Differences that are nearer to each other than this are equal."""
 MARK = "*"
 """Stands beside a difference whose interval excludes zero."""
 
@@ -54,7 +56,7 @@ def paired_difference(
     gaps = [values[seed] - reference[seed] for seed in sorted(values.keys() & reference.keys())]
     if not gaps:
         return None
-    if min(gaps) == max(gaps) or not all(map(isfinite, gaps)):
+    if not all(map(isfinite, gaps)) or max(gaps) - min(gaps) < ROUNDING:
         return Difference(fmean(gaps), None, None, len(gaps))
     low, high = INTERVALS[interval](gaps)
     return Difference(fmean(gaps), low, high, len(gaps))

@@ -90,7 +90,7 @@ def _chart(chapters: Sequence[Scene], drawn: Sequence[str]) -> Drawing:
     points = base.mark_point(size=55, filled=True, opacity=1)
     points = points.encode(shape=alt.Shape("method:N", title=None, scale=shape), tooltip=TOOLTIP)
     ends = chart_of(labels(rows, top)).transform_filter(test)
-    text = ends.mark_text(align="left", dx=8, fontSize=12, limit=120)
+    text = ends.mark_text(align="left", dx=8, fontSize=12, limit=200)
     named = text.encode(x=x, y=alt.Y("at:Q", scale=domain), text="method:N", color=colour)
     return (lines + points + named).add_params(parameter)
 
