@@ -248,6 +248,6 @@ def test_methods_whose_lines_lie_on_each_other_are_named_at_their_ends(browser: 
     open_page(browser, sweep_page, width=PHONE)
     first = browser.find_element(By.CSS_SELECTOR, ".sheet figure")
     assert first.get_attribute("id") == "breakdown"
-    names = [text for text in first.find_elements(By.CSS_SELECTOR, ".mark-text text") if text.text]
+    names = first.find_elements(By.CSS_SELECTOR, ".mark-text.role-mark text")
     assert sorted(text.text for text in names) == ["fedavg", "lidfl"]
     assert abs(names[0].location["y"] - names[1].location["y"]) >= 12

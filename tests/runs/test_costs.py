@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lidfl import Experiment, run
-from lidfl.protocol import Choose, ModelList, Proposed, Train, Vote
+from lidfl.protocol import SERVER, Choose, ModelList, Proposed, ServerLosses, ServerTrains, Train, Validate, Vote
 from lidfl.runs.costs import Costs, Tally, costs_of, run_costs
 from lidfl.runs.record import Spent
 from tests.records import round_record
@@ -25,6 +25,11 @@ def spent(experiment: Experiment, *exchanges: tuple[object, list[int]]) -> Spent
     for request, clients in exchanges:
         assert [client for client, _ in answer(request)] == clients  # type: ignore[arg-type]
     return tally.spent
+
+
+def rival(method: str) -> Experiment:
+    """Another method with five clients."""
+    return Experiment(method=method, num_clients=5, local_steps=10)
 
 
 def test_where_everyone_votes_only_new_candidates_travel() -> None:
@@ -50,6 +55,27 @@ def test_who_is_silent_costs_nothing_and_who_answers_twice_or_unasked_counts_onc
     train = Train(0, LIST, {0: (0,), 1: (0,)})
     one_model = FIVE.with_settings(method="fedavg", list_size=1)
     assert spent(one_model, (train, [1, 1, 4])) == Spent(10, 1, 1, 0)
+
+
+def test_what_a_client_trains_for_itself_stays_with_it() -> None:
+    alone = Train(0, LIST, {0: (0,), 1: (1,)}, alone=True)
+    own = Choose(0, torch.zeros(2, 3), (1,), 1, LIST.parameters[:0])
+    assert spent(rival("ditto"), (alone, [0, 1]), (own, [1])) == Spent(20)
+
+
+def test_validators_lack_the_new_model_and_the_servers_own_work_costs_no_client() -> None:
+    baffle = rival("baffle")
+    assert spent(baffle, (Validate(0, torch.zeros(7, 3), (1, 2)), [1, 2])) == Spent(0, 2, 0, 2)
+    requests = (ServerTrains(0, torch.zeros(3)), [SERVER]), (ServerLosses(0, torch.zeros(4, 3)), [SERVER])
+    assert spent(baffle, *requests) == Spent()
+
+
+def test_two_models_made_of_what_all_have_trained_go_to_everyone_whole() -> None:
+    train = Train(0, LIST, dict.fromkeys(range(5), (0,)))
+    choose = Choose(0, torch.zeros(2, 3), tuple(range(5)), 1, LIST.parameters)
+    everyone = list(range(5))
+    costs = spent(rival("optfil"), (train, everyone), (choose, everyone))
+    assert costs == Spent(50, 5 + 2 * 5, 5, 5)
 
 
 def test_steps_that_voters_take_before_they_judge_count() -> None:

@@ -77,7 +77,7 @@ def saying_how_to_go_on(console: Console) -> Iterator[None]:
         raise
 
 
-def print_result(experiment: Experiment, summary: dict[str, Any]) -> None:
+def print_result(experiment: Experiment, summary: Mapping[str, Any]) -> None:
     """One line that says how a run ended; where nobody can test the list, only how long it took.
 
     Where classes are unequal, another says what accuracy hides.

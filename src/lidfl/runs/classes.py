@@ -1,17 +1,18 @@
 """Where classes are unequal, an accuracy alone misleads: 99 % right may be every image of the rare class wrong."""
 
-from lidfl.runs.directory import Summary
+from collections.abc import Mapping
+from typing import Any
 
 UNEQUAL = 0.2
 """Classes are unequal if the rarest has less than this part of its fair share."""
 
 
-def are_unequal(summary: Summary) -> bool:
+def are_unequal(summary: Mapping[str, Any]) -> bool:
     """Whether the rarest class of the test images has less than a fifth of one in so many classes."""
     return "smallest_class" in summary and summary["smallest_class"] < UNEQUAL / summary["classes"]
 
 
-def classes_in_words(summary: Summary) -> str | None:
+def classes_in_words(summary: Mapping[str, Any]) -> str | None:
     """What accuracy hides, in a line; None where classes are equal enough, or where nobody has counted them."""
     if not are_unequal(summary):
         return None

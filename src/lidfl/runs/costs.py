@@ -7,7 +7,8 @@ what a network adds: a model, or an update, is a vector of 4-byte numbers, and n
   each round, so nobody has it: who trains is sent the models that it may start from, and a voter what it lacks.
 - A juror is sent what others have trained, not its own.
 - A ballot is some small numbers, and counts as a vote, not in bytes.
-- Who trains alone (`local`) sends and is sent nothing.
+- What a client trains for itself alone, and chooses from that, stays with it.
+- What a server does with images of its own is no client's cost.
 
 With real nodes the bytes are those that went over the network.
 """
@@ -66,7 +67,6 @@ class Tally:
         self.experiment = experiment
         self.spent = Spent()
         self.everyone_votes = experiment.keeps_list and experiment.voters == 0
-        self.alone = experiment.plays.play is local_round
         self._sent: dict[Client, set[int]] = {}
         """The models of the list, by id, that each client was sent in this round."""
         self._trained: set[Client] = set()
@@ -87,21 +87,18 @@ class Tally:
             case Train():
                 return self._training(request, clients.intersection(request.offers))
             case Choose() | Vote():
-                ahead = self.experiment.lookahead * len(request.models) * len(clients)
-                if self.alone:
-                    return Spent(ahead)
-                down = self._pool(request, clients) if isinstance(request, Choose) else self._list(request, clients)
-                return Spent(ahead, down, ballots=len(clients))
-            case Validate():
+                ahead = Spent(self.experiment.lookahead * len(request.models) * len(clients))
+                return ahead + self._voting(request, clients)
+            case Validate():  # who is asked has trained all models that were accepted, and lacks the new one
                 return Spent(0, len(clients), ballots=len(clients))
             case ServerLosses() | ServerTrains():  # the server's own work, with its own images
-                return Spent(0)
+                return Spent()
 
     def _training(self, request: Train, clients: set[Client]) -> Spent:
         steps = self.experiment.local_steps * len(clients)
-        self._trained |= clients
-        if self.alone:
+        if request.alone:
             return Spent(steps)
+        self._trained |= clients
         down = 0
         for client in clients if not self.everyone_votes else ():
             sent = self._sent.setdefault(client, set())
@@ -110,9 +107,18 @@ class Tally:
             down += len(sent) - before
         return Spent(steps, down, len(clients))
 
+    def _voting(self, request: Choose | Vote, clients: set[Client]) -> Spent:
+        """What travels to voters and jurors, and their ballots."""
+        if isinstance(request, Vote):
+            return Spent(0, self._list(request, clients), ballots=len(clients))
+        if len(request.known) == 0:  # a client that chooses among models of its own
+            return Spent()
+        return Spent(0, self._pool(request, clients), ballots=len(clients))
+
     def _pool(self, request: Choose, clients: set[Client]) -> int:
-        """The models that jurors are sent: all but their own."""
-        return len(request.models) * len(clients) - len(clients & self._trained)
+        """The models that jurors are sent: all, but of what everyone has trained not their own."""
+        own = len(clients & self._trained) if len(request.models) == len(self._trained) else 0
+        return len(request.models) * len(clients) - own
 
     def _list(self, request: Vote, clients: set[Client]) -> int:
         """The candidates that voters are sent: new ones where everyone has the list, or else what they lack."""
@@ -161,7 +167,7 @@ def _each_round(experiment: Experiment, summary: Summary) -> tuple[float, float,
         return None
     if e.plays.play is local_round:
         return m * e.local_steps, 0, 0, 0
-    if e.plays.play is single_round:
+    if e.plays.ideal or e.plays.play is single_round:
         trains = e.num_honest if e.plays.ideal else m
         return trains * e.local_steps, trains, trains, 0
     candidates = summary.get("candidates_per_round", e.candidates if not e.compares_updates else None)
