@@ -12,6 +12,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, Field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def python() -> str:
     for name in lidfl.__all__:
         thing = getattr(lidfl, name)
         if not name.startswith("_"):
-            parts.append(f"\n## lidfl.{name}\n\n{_signature(name, thing)}{_description(thing)}\n")
+            parts.append(f"\n## lidfl.{name}\n\n{_signature(name, thing)}{_description(name, thing)}\n")
     return "".join(parts)
 
 
@@ -166,10 +167,10 @@ def _signature(name: str, thing: Any) -> str:
     return f"```python\n{name}{text}\n```\n\n"
 
 
-def _description(thing: Any) -> str:
+def _description(name: str, thing: Any) -> str:
     if isinstance(thing, Registry):
-        context = ", ".join(f"`{name}`" for name in sorted(thing.context))
-        known = f"`@lidfl.{thing.kind.replace(' ', '_')}` adds a function as {_a(thing.kind)} under its own name. "
+        context = ", ".join(f"`{word}`" for word in sorted(thing.context))
+        known = f"`@lidfl.{name}` adds a function as {_a(thing.kind)} under its own name. "
         known += "Keyword-only parameters become its options. [What there is](names.md)."
         return known + (
             f" A function that names one of these as a keyword-only parameter is given it: {context}."
@@ -178,7 +179,8 @@ def _description(thing: Any) -> str:
         )
     text, methods = inspect.getdoc(thing) or "", ""
     if inspect.isclass(thing) and not issubclass(thing, Exception):
-        methods = "\n\n" + table(("member", "what it is"), _members(thing))
+        members = list(_members(thing))
+        methods = "\n\n" + table(("member", "what it is"), members) if members else ""
     return examples(text) + methods.rstrip("\n")
 
 
@@ -186,12 +188,15 @@ def _a(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
+VALUES = (property, cached_property)
+
+
 def _members(thing: type[Any]) -> Iterator[Sequence[str]]:
     for name, member in vars(thing).items():
         inner = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-        told = inspect.getdoc(inner) if callable(inner) or isinstance(inner, property) else None
+        told = inspect.getdoc(inner) if callable(inner) or isinstance(inner, VALUES) else None
         if told and not name.startswith("_"):
-            call = "" if isinstance(inner, property) else "()"
+            call = "" if isinstance(inner, VALUES) else "()"
             yield f"`{name}{call}`", prose(told.partition("\n\n")[0])
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import lidfl
 from lidfl import Experiment, RunDirectory, attack, plugins
-from lidfl.learning.models import build_model
+from lidfl.learning.models import absolute_model, build_model
 from lidfl.plugins import absolute, load_recorded
 from lidfl.registry import Registry
 from lidfl.studies.running import run_all
@@ -198,6 +199,21 @@ def test_a_record_can_be_made_absolute_for_other_processes(here: Path) -> None:
     record = load_recorded("mine.py")
     assert absolute(record) == f"{here / 'mine.py'}@{record.partition('@')[2]}"
     assert load_recorded(absolute(record)) == absolute(record)
+
+
+def test_a_model_in_a_file_can_be_named_from_anywhere(here: Path) -> None:
+    assert absolute_model("./mine.py:net:hidden=4") == f"{here / 'mine.py'}:net:hidden=4"
+    assert absolute_model("package.module:net") == "package.module:net"
+
+
+def test_reading_a_run_never_loads_its_plugins(here: Path) -> None:
+    Path("loud.py").write_text("import lidfl\nlidfl.loud = True\n")
+    run = lidfl.run(Experiment(plugin="loud.py", rounds=2, local_steps=1, out="run"))
+    assert lidfl.__dict__.pop("loud")
+    forget_all()
+    assert lidfl.Run("run").experiment == run.experiment
+    assert run.report().path.exists()
+    assert "loud" not in lidfl.__dict__
 
 
 def test_a_function_that_could_not_be_called_is_refused_when_it_is_registered() -> None:

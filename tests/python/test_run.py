@@ -16,6 +16,8 @@ import lidfl
 from lidfl import STOP, Experiment, LidflError, Progress, Run
 from lidfl.cli.flags import as_flags
 from lidfl.data import load_dataset
+from lidfl.report.read import RunRecords
+from lidfl.report.story import run_commands, run_notices
 from lidfl.runs.directory import RunDirectory
 from tests.command import lines_without_times
 from tests.test_layers import MODULES, SOURCE, within
@@ -110,6 +112,17 @@ def test_a_callback_ends_a_run_early_with_a_summary_and_resumed_it_goes_on(tmp_p
     assert whole["stopped_at"] is None
     lidfl.run(alone)
     assert lines_without_times(Path(alone.out)) == lines_without_times(Path(stopped.out))
+
+
+def test_the_report_says_who_ended_a_run_and_how_to_repeat_one_with_objects(tmp_path: Path) -> None:
+    def mine(own: torch.Tensor) -> torch.Tensor:
+        return -own
+
+    experiment = Experiment(attack=mine, out=str(tmp_path / "run"), **FEW)
+    run = RunRecords.read(lidfl.run(experiment, callbacks=lambda _: STOP).directory.path)
+    assert "A callback ended this run after round 1 of 10." in run_notices(run)
+    (command,) = run_commands(run)
+    assert command == ("In Python, with the same objects:", "lidfl.run(Experiment(attack=…, …))")
 
 
 def test_nothing_is_shown_where_nobody_looks_unless_asked_for(

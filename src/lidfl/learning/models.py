@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Callable
 from itertools import pairwise
 from math import prod
+from pathlib import Path
 
 from lidfl.errors import LidflError
 from lidfl.lazily import nn, torch
@@ -102,6 +103,12 @@ def own_file(spec: str) -> str:
     """The user's file that a spec such as `./file.py:function` names; empty if it names none."""
     name = spec.partition(":")[0]
     return name if name.endswith(".py") else ""
+
+
+def absolute_model(spec: str) -> str:
+    """The same spec for processes with another working directory."""
+    file = own_file(spec)
+    return str(Path(file).expanduser().resolve()) + spec.removeprefix(file) if file else spec
 
 
 def _own_function(module_name: str, attribute: str) -> Callable[..., nn.Module]:

@@ -52,6 +52,12 @@ class RunRecords:
         return found
 
     @property
+    def stopped_at(self) -> int | None:
+        """The round after which a callback ended the run; None if none did."""
+        found: int | None = (self.summary or {}).get("stopped_at")
+        return found
+
+    @property
     def rounds_done(self) -> int:
         """How many rounds are recorded."""
         return len(self.records)

@@ -30,6 +30,7 @@ from lidfl.runs.directory import RunDirectory, Summary, unfinished_runs
 from lidfl.runs.resuming import EXPERIMENT, resume_command
 from lidfl.settings.experiment import Experiment, file_name
 from lidfl.settings.headline import headline
+from lidfl.settings.objects import objects_of
 from lidfl.studies.paper import names
 from lidfl.studies.store import Kept
 from lidfl.studies.sweep import DEPLOYED, PAPERS
@@ -167,6 +168,8 @@ def run_notices(run: RunRecords) -> list[str]:
             f"The model diverged: after round {run.diverged_at:,} no client could train it to finite numbers. "
             f"The run stopped there and keeps its accuracy for the {rounds - run.diverged_at:,} rounds left."
         )
+    if run.stopped_at is not None:
+        notices.append(f"A callback ended this run after round {run.stopped_at:,} of {rounds:,}.")
     if not run.experiment.keeps_list:
         notices.append(
             f"{run.experiment.method} keeps one model and holds no vote, so there are no votes, no validation "
@@ -178,6 +181,10 @@ def run_notices(run: RunRecords) -> list[str]:
 def run_commands(run: RunRecords) -> list[tuple[str, str]]:
     """How to repeat a run."""
     path = run.directory.path
+    given = objects_of(run.experiment)
+    if given:
+        again = ", ".join(f"{name}=…" for name in given)
+        return [("In Python, with the same objects:", f"lidfl.run(Experiment({again}, …))")]
     return [
         ("The same settings on any machine:", repeat_command(run.experiment)),
         ("From this run's own file:", f"lidfl run --config {path / EXPERIMENT} --out {path}-again"),

@@ -54,7 +54,7 @@ class Federation(Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """What an observer is shown after every round."""
+    """What a callback is shown after every round: the settings, the list as it now is, and the round's record."""
 
     experiment: Experiment
     models: ModelList
@@ -62,7 +62,7 @@ class Progress:
 
 
 class Signal(Enum):
-    """What an observer may answer."""
+    """What a callback returns to end a run after this round, with a summary; resumed, the run goes on."""
 
     STOP = "stop"
 
@@ -71,7 +71,6 @@ class Signal(Enum):
 
 
 STOP = Signal.STOP
-"""The answer that ends a run after this round, with a summary; resumed, it goes on."""
 
 Observer: TypeAlias = Callable[[Progress], object]
 """Is shown every round; what it answers does not matter, unless it is STOP."""

@@ -19,7 +19,7 @@ from lidfl.data.npz import dataset_of
 from lidfl.errors import LidflError
 from lidfl.learning.models import CONTEXT, model
 from lidfl.plugins import digest_of
-from lidfl.registry import Registry, own_options
+from lidfl.registry import OBJECT, Registry, own_options
 from lidfl.settings.contents import content_of, content_of_function, qualified_name
 
 REGISTRIES: Mapping[str, Registry[Any]] = {"dataset": dataset, "model": model, "attack": attack}
@@ -45,6 +45,11 @@ def name_of(setting: str, value: Any) -> str:
         raise LidflError(f"{setting} must be {WAYS[setting]}, not {value!r}")
     data = dataset_from(value)
     return _keep(registry, _label(value), content_of(vars(data)), Given(data))
+
+
+def objects_of(settings: object) -> list[str]:
+    """The settings of an experiment that were objects and not names."""
+    return [name for name in REGISTRIES if OBJECT.fullmatch(getattr(settings, name))]
 
 
 def importable_name(function: Callable[..., Any]) -> str:

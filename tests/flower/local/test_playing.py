@@ -49,3 +49,10 @@ def test_the_command_counts_nodes_and_byzantine_ones_exactly() -> None:
         for byzantine in range(nodes):
             settings = FederationUp(action="up", nodes=nodes, byzantine=byzantine).settings()
             assert Experiment.of(settings).num_byzantine == byzantine
+
+
+def test_objects_that_other_processes_cannot_be_given_are_refused(tmp_path: Path) -> None:
+    given = six(out=str(tmp_path / "run")).with_settings(attack=lambda own: -own)
+    with pytest.raises(LidflError, match="attack is an object, which other processes cannot be given"):
+        play_locally(given)
+    assert not (tmp_path / "run").exists()

@@ -17,7 +17,9 @@ app = server_app(Experiment.from_toml(Path({experiment!r})), audit=open_audit)
 """
 CLIENT_APP = """from lidfl.flower import client_app
 from lidfl.flower.local.shares import FiledTask
+from lidfl.plugins import load_recorded
 
+load_recorded({plugin!r})
 app = client_app(FiledTask({data!r}), testing=True)
 """
 PROJECT = """[project]
@@ -58,7 +60,7 @@ def write_experiment_app(experiment: Experiment, settings: Path, home: Path) -> 
         "pyproject.toml": PROJECT.format(rounds=experiment.rounds),
         "federation/__init__.py": "",
         "federation/server_app.py": SERVER_APP.format(experiment=str(settings)),
-        "federation/client_app.py": CLIENT_APP.format(data=str(data)),
+        "federation/client_app.py": CLIENT_APP.format(data=str(data), plugin=experiment.plugin),
     }
     (app / "federation").mkdir(parents=True)
     for path, text in texts.items():

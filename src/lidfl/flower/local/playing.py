@@ -12,9 +12,12 @@ from lidfl.flower.local.processes import interrupted_once
 from lidfl.flower.misbehaving import check_attacks
 from lidfl.flower.presence import is_at_work
 from lidfl.flower.server import STOPPED
+from lidfl.learning.models import absolute_model
+from lidfl.plugins import absolute
 from lidfl.runs.directory import RunDirectory, Summary
 from lidfl.runs.loop import Observer, Progress
 from lidfl.settings.experiment import Experiment
+from lidfl.settings.objects import objects_of
 from lidfl.settings.world import draw_byzantine
 
 LOOK = 0.3
@@ -39,7 +42,11 @@ def play_locally(
     observe: Observer | None = None,
 ) -> Summary:
     """Run an experiment with real servers and clients on this machine."""
-    experiment = experiment.with_settings(checkpoint_every=1, engine="loop")
+    own = objects_of(experiment)
+    if own:
+        raise LidflError(f"{own[0]} is an object, which other processes cannot be given; register it by its name")
+    places = dict(plugin=absolute(experiment.plugin), model=absolute_model(experiment.model))
+    experiment = experiment.with_settings(checkpoint_every=1, engine="loop", **places)
     federation = LocalFederation(experiment, insecure=insecure, liars=liars_of(experiment))
     return _play(federation, {"live": live} if live else {}, resume=resume, overwrite=overwrite, observe=observe)
 
