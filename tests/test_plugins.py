@@ -11,6 +11,8 @@ from lidfl import Experiment, RunDirectory, attack, plugins
 from lidfl.learning.models import absolute_model, build_model
 from lidfl.plugins import absolute, load_recorded
 from lidfl.registry import Registry
+from lidfl.report.read import RunRecords
+from lidfl.report.story import run_commands
 from lidfl.studies.running import run_all
 from lidfl.studies.sweep import Sweep, read_sweep
 from tests.command import lidfl_here
@@ -212,7 +214,7 @@ def test_reading_a_run_never_loads_its_plugins(here: Path) -> None:
     assert lidfl.__dict__.pop("loud")
     forget_all()
     assert lidfl.Run("run").experiment == run.experiment
-    assert run.report().path.exists()
+    assert run_commands(RunRecords.read(Path("run")))
     assert "loud" not in lidfl.__dict__
 
 
