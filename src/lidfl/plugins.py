@@ -109,6 +109,8 @@ def _load(path: str, wanted: str | None) -> Plugin:
 
 def _read(path: str, place: Path, wanted: str | None) -> bytes:
     try:
+        if place.exists() and not place.is_file():
+            raise LidflError(f"cannot read plugin {path}: it is no file; name a Python file")
         return place.read_bytes()
     except FileNotFoundError:
         fix = f"the run was made with it, digest {wanted}: bring it back" if wanted else "name a Python file"
