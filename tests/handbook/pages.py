@@ -36,20 +36,18 @@ def blocks(page: Path) -> Iterator[Block]:
     return (Block(*found) for found in BLOCK.findall(page.read_text(encoding="utf-8")))
 
 
-def follow(page: Path, extra: str = "") -> list[str]:
-    """Do what a page says, in the working directory; the commands that were typed."""
-    typed = []
+def follow(page: Path) -> None:
+    """Do what a page says, in the working directory; its Python shares one namespace."""
+    names: dict[str, object] = {"__name__": "page"}
     for block in blocks(page):
         if block.title:
             Path(block.title).parent.mkdir(parents=True, exist_ok=True)
             Path(block.title).write_text(block.content)
         elif block.language == "python":
-            exec(compile(block.content, str(page), "exec"), {"__name__": "page"})
+            exec(block.content, names)
         elif block.language == "sh":
             for line in filter(None, block.content.splitlines()):
-                typed.append(line)
-                type_line(f"{line} {extra}")
-    return typed
+                type_line(line)
 
 
 def type_line(line: str) -> None:

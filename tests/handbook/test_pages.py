@@ -42,7 +42,7 @@ def test_the_tutorial_leads_from_nothing_to_a_model_in_use(capsys: pytest.Captur
 
 def accuracy_of(told: str, name: str) -> float:
     line = next(line for line in told.splitlines() if line.endswith(f"runs/{name}-2024"))
-    return float(line.partition("deployed ")[2].split()[0])
+    return float(line.partition("clients deploy ")[2].split()[0])
 
 
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)

@@ -32,7 +32,7 @@ class Demo:
             write_json(dict(results=results, report=str(page)))
             return
         console = Console()
-        table = Table("method", "deployed", "best of the list", "seconds", "run directory")
+        table = Table("method", "deployed", "best model", "seconds", "run directory")
         for result in results:
             accuracies = [f"{result[key]:.3f}" for key in ("deployed_accuracy", "test_accuracy")]
             table.add_row(result["method"], *accuracies, f"{result['seconds']:.1f}", result["run"])

@@ -88,7 +88,9 @@ class FederationOptions(RunOptions):
     def settings(self) -> dict[str, Any]:
         """The settings of the file and the flags; nodes and Byzantine ones are counted, not a fraction."""
         fresh = self.config is None
-        settings = ({"rounds": 20, "eval_every": 1} if fresh else {}) | super().settings()
+        # A name of its own, so that it stands beside a simulated run and not in its place.
+        usual = {"rounds": 20, "eval_every": 1, "name": "federation"} if fresh else {}
+        settings: dict[str, Any] = {**usual, **super().settings()}
         if self.nodes is not None and not 1 <= self.nodes <= MOST_NODES:
             raise LidflError(f"--nodes must be from 1 to {MOST_NODES:,}, not {self.nodes}: each is a process here")
         nodes = self.nodes or (6 if fresh else settings.get("num_clients", 6))
