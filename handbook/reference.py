@@ -117,7 +117,7 @@ def _setting_default(field: Field[Any]) -> str:
     if field.default is None:
         paper = field.metadata["neutral"]
         return "" if "(default" in field.metadata["help"] or field.name == "name" else _open(field.name, paper)
-    return "off" if field.default is False else f"`{field.default}`"
+    return "off" if field.default is False else f"`{field.default}`" if field.default != "" else ""
 
 
 def _open(name: str, paper: object) -> str:
