@@ -1,17 +1,23 @@
 """Files that are read with a word on what is wrong, and written whole or not at all."""
 
+import builtins
 import json
 import os
 import tomllib
+import types
+from collections import abc
 from contextlib import suppress
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args, get_origin, get_type_hints
 
 from lidfl.errors import LidflError
 
 LONGEST_HEADER = 100_000_000
 """Bytes, as safetensors has it."""
 
+LARGEST, LONGEST_TEXT = 1e18, 1000
+"""Numbers and texts of a record stay below."""
 MOST_FOLDERS = 20_000
 """So many are looked through for files: more are a home, or a whole disk."""
 
@@ -22,8 +28,50 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise LidflError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LidflError(f"cannot read {path}: {error}") from None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """JSON as it is meant: without NaN and infinities, and not nested without end; ValueError for anything else."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def fits(value: object, hint: Any) -> bool:
+    """Whether what was read from a file is of the type that a field is annotated with.
+
+    Numbers are finite and of a size that arithmetic bears, text is such as can be written again.
+
+    >>> fits({"a": (1, 2)}, dict[str, tuple[int, ...]]), fits(float("nan"), float), fits(True, int)
+    (True, False, False)
+    """
+    parts = get_args(hint)
+    match get_origin(hint) or hint:
+        case types.UnionType:
+            return any(fits(value, part) for part in parts)
+        case builtins.tuple:
+            return isinstance(value, tuple) and all(fits(one, parts[0]) for one in value)
+        case builtins.dict | abc.Mapping:
+            pairs = value.items() if isinstance(value, dict) else [(None, None)]
+            return all(fits(key, parts[0]) and fits(one, parts[1]) for key, one in pairs)
+        case builtins.int:
+            return type(value) is int and -LARGEST < value < LARGEST
+        case builtins.float:
+            return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
+        case builtins.str:
+            return isinstance(value, str) and len(value) < LONGEST_TEXT and value.isprintable()
+        case types.NoneType:
+            return value is None
+        case plain:
+            inner = get_type_hints(plain) if is_dataclass(plain) else {}
+            return isinstance(value, plain) and all(fits(getattr(value, name), inner[name]) for name in inner)
 
 
 def tensor_file_notes(file: BinaryIO) -> dict[str, str]:
@@ -34,7 +82,7 @@ def tensor_file_notes(file: BinaryIO) -> dict[str, str]:
     length = int.from_bytes(file.read(8), "little")
     if length > LONGEST_HEADER:
         raise ValueError("its header is too long")
-    notes: dict[str, str] = json.loads(file.read(length))["__metadata__"]
+    notes: dict[str, str] = parse_json(file.read(length))["__metadata__"]
     return notes
 
 

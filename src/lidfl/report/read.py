@@ -14,6 +14,9 @@ from lidfl.settings.experiment import Experiment
 from lidfl.studies.store import Kept, accuracy_curve, deployed_curve, longest, read_kept
 from lidfl.studies.tables import read_results
 
+MOST_MODELS = 10_000_000
+"""No list is longer."""
+
 
 @dataclass(frozen=True)
 class RunRecords:
@@ -33,7 +36,9 @@ class RunRecords:
         if not records:
             raise LidflError(f"{path} has no finished round yet; report on it once it has")
         summary = directory.summary() if directory.is_finished else None
-        return cls(directory, directory.experiment(), records, summary)
+        experiment = directory.experiment()
+        refuse_riddles(records, experiment.list_size, directory.rounds_file)
+        return cls(directory, experiment, records, summary)
 
     @cached_property
     def tested(self) -> list[RoundRecord]:
@@ -71,6 +76,20 @@ class RunRecords:
     def lineage(self) -> Lineage:
         """The family tree of its models."""
         return trace(self.records, self.experiment.list_size)
+
+
+def refuse_riddles(records: Sequence[RoundRecord], list_size: int, file: Path) -> None:
+    """Refuse records that speak of models nobody made: each line may be whole, and yet one be missing."""
+    known = set(range(min(list_size, MOST_MODELS)))
+    for number, record in enumerate(records, start=1):
+        parents = {parent for birth in record.born for parent in birth.parents}
+        born = {birth.model for birth in record.born}
+        told = {*record.votes, *record.removed, *record.loss, *record.accuracy}
+        if not (parents <= known and told <= known | born):
+            raise LidflError(
+                f"{file}: line {number} names a model that no line made; run it again with --overwrite"
+            )
+        known |= born
 
 
 def read_runs(source: Path) -> list[Kept]:

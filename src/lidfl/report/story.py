@@ -140,7 +140,8 @@ def cost_facts(run: RunRecords) -> list[Fact]:
 def accuracy_facts(run: RunRecords) -> list[Fact]:
     """The result of a run; of an unfinished one, how good it was when last tested."""
     if run.summary:
-        told = [Fact(f"{run.summary[name]:.3f}", what) for name, what in RESULTS.items() if name in run.summary]
+        found = [(what, run.summary.get(name)) for name, what in RESULTS.items()]
+        told = [Fact(f"{value:.3f}", what) for what, value in found if value is not None]
         return told if run.experiment.keeps_list else [fact for fact in told if fact.what != RESULTS[PAPERS]]
     if not run.tested:
         return []

@@ -25,15 +25,16 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from secrets import randbits
-from typing import Any, TypeAlias
 
 from safetensors import SafetensorError
 
 from lidfl.data.shards import FederatedData, Statistics
 from lidfl.errors import LidflError
-from lidfl.files import find_files, read_toml, tensor_file_notes, write_atomically
+from lidfl.files import find_files, fits, parse_json, read_toml, tensor_file_notes, write_atomically
 from lidfl.lazily import tensor_files
 from lidfl.runs.record import RoundRecord, read_records
+from lidfl.runs.results import Summary as Summary
+from lidfl.runs.results import is_summary
 from lidfl.runs.resuming import EXPERIMENT, check_same, resume_command, telling_of_the_disk
 from lidfl.runs.state import State, load_state, rounds_done_in, save_state
 from lidfl.settings.experiment import Experiment
@@ -45,11 +46,10 @@ MODELS = "models.safetensors"
 SUMMARY = "summary.json"
 SECRET = "secret"
 CHECKPOINTS = "checkpoints"
+LARGEST_IMAGE = 1_000_000
+"""Pixels along a side, and classes, that a run could have."""
 KEPT = 5
 """So many checkpoints can be returned to."""
-
-Summary: TypeAlias = dict[str, Any]
-"""The content of summary.json."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,19 @@ class Inputs:
     image_shape: tuple[int, int, int]
     num_classes: int
     statistics: Statistics
+
+    def checked(self) -> "Inputs":
+        """Itself; ValueError if its parts do not go together."""
+        sizes = (*self.image_shape, self.num_classes)
+        if not all(fits(size, int) and 0 < size < LARGEST_IMAGE for size in sizes):
+            raise ValueError("the shape of its images is damaged")
+        for values in (self.statistics.mean, self.statistics.std):
+            fitting = values.ndim == 3 and all(
+                size in (1, wanted) for size, wanted in zip(values.shape, self.image_shape, strict=True)
+            )
+            if not (fitting and values.is_floating_point() and bool(values.isfinite().all())):
+                raise ValueError("its mean or deviation is damaged")
+        return self
 
 
 class RunDirectory:
@@ -120,12 +133,13 @@ class RunDirectory:
     def summary(self) -> Summary:
         """The result of a finished run."""
         try:
-            summary = json.loads((self.path / SUMMARY).read_text(encoding="utf-8"))
+            summary = parse_json((self.path / SUMMARY).read_bytes())
         except (OSError, ValueError) as error:
             raise LidflError(f"cannot read {self.path / SUMMARY}: {error}; {_again(self.path)}") from None
-        if not isinstance(summary, dict):
+        if not is_summary(summary):
             raise LidflError(f"{self.path / SUMMARY} is not the result of a run; {_again(self.path)}")
-        return summary
+        result: Summary = summary
+        return result
 
     def inputs(self) -> Inputs:
         """The images and classes that the run's models are for."""
@@ -134,11 +148,11 @@ class RunDirectory:
             raise LidflError(f"{self.path} is the run of an app with data of its own; give its folder as app=…")
         try:
             content = path.read_bytes()
-            told, tensors = json.loads(tensor_file_notes(BytesIO(content))["task"]), tensor_files.load(content)
+            told, tensors = parse_json(tensor_file_notes(BytesIO(content))["task"]), tensor_files.load(content)
             channels, height, width = told["image_shape"]
             statistics = Statistics(tensors["mean"], tensors["std"])
-            return Inputs((channels, height, width), told["num_classes"], statistics)
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+            return Inputs((channels, height, width), told["num_classes"], statistics).checked()
+        except (SafetensorError, OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
             raise LidflError(f"cannot read {path}: {error}; {_again(self.path)}") from None
 
     # Who may write

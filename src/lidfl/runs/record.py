@@ -8,12 +8,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field
+from functools import cache
 from math import isfinite
 from operator import add
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_type_hints
 
 from lidfl.errors import LidflError
+from lidfl.files import fits, parse_json
 from lidfl.protocol import Birth, Record
 
 Json: TypeAlias = dict[str, Any]
@@ -221,15 +223,27 @@ class RecordWriter:
 
 def read_records(path: Path) -> Iterator[RoundRecord]:
     """The records of a file, one by one, but for a last one that is still being written."""
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            if line.endswith("\n"):
-                yield _read_line(path, number, line)
-
-
-def _read_line(path: Path, number: int, line: str) -> RoundRecord:
     try:
-        return RoundRecord.from_json(json.loads(line))
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.endswith(b"\n"):
+                    yield _read_line(path, number, line)
+    except OSError as error:
+        raise LidflError(f"cannot read {path}: {error.strerror}; run it again with overwrite=True") from None
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    """The types of a record's fields."""
+    return get_type_hints(RoundRecord)
+
+
+def _read_line(path: Path, number: int, line: bytes) -> RoundRecord:
+    try:
+        record = RoundRecord.from_json(parse_json(line))
+        if not all(fits(getattr(record, name), hint) for name, hint in _hints().items()):
+            raise ValueError("a field is of another type")
+        return record
     except (ValueError, KeyError, TypeError, AttributeError):
         raise LidflError(
             f"{path}: line {number} is not the record of a round; run it again with overwrite=True"

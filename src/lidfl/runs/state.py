@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from safetensors import SafetensorError
 
 from lidfl.errors import LidflError
-from lidfl.files import tensor_file_notes, write_atomically
+from lidfl.files import fits, parse_json, tensor_file_notes, write_atomically
 from lidfl.lazily import tensor_files
 from lidfl.protocol import ModelList
 
@@ -48,9 +48,29 @@ def load_state(path: Path, device: str = "cpu") -> State:
         standing = {int(voter): tuple(ballot) for voter, ballot in saved.get("standing", {}).items()}
         held = tensors["parameters"], ids, parents, ages, saved["next_id"], standing, tensors.get("memory")
         models = ModelList(*held)
-        return State(saved["rounds_done"], models, saved.get("skipped", 0))
-    except (SafetensorError, KeyError, TypeError, AttributeError, OSError, ValueError) as error:
+        return checked(State(saved["rounds_done"], models, saved.get("skipped", 0)))
+    except (SafetensorError, LookupError, TypeError, AttributeError, OSError, ValueError, RuntimeError) as error:
         raise _unreadable(path, error) from None
+
+
+def checked(state: State) -> State:
+    """A state that holds together; ValueError if it does not."""
+    models = state.models
+    lists = fits(models.ids, tuple[int, ...]) and fits(models.ages, tuple[int, ...])
+    families = fits(models.parents, tuple[tuple[int, ...], ...]) and fits(
+        models.standing, dict[int, tuple[int, ...]]
+    )
+    numbers = all(fits(n, int) and n >= 0 for n in (state.rounds_done, state.skipped, models.next_id))
+    if not (lists and families and numbers):
+        raise ValueError("its notes are damaged")
+    rows = models.parameters
+    if rows.ndim != 2 or not rows.is_floating_point() or rows.shape[1] == 0:
+        raise ValueError("its models are damaged")
+    if not len(rows) == len(models.ids) == len(models.ages) == len(models.parents) > 0:
+        raise ValueError("its models are not as many as its notes say")
+    if len({*models.ids}) < len(models.ids) or max(models.ids) >= models.next_id:
+        raise ValueError("its models are numbered twice")
+    return state
 
 
 def rounds_done_in(path: Path) -> int:
@@ -58,15 +78,16 @@ def rounds_done_in(path: Path) -> int:
     try:
         with path.open("rb") as file:
             return int(_header(file)["rounds_done"])
-    except (KeyError, TypeError, OSError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, OSError, OverflowError, ValueError) as error:
         raise _unreadable(path, error) from None
 
 
 def _header(file: BinaryIO) -> dict[str, Any]:
     """All but the models."""
-    state: dict[str, Any] = json.loads(tensor_file_notes(file)["state"])
+    state: dict[str, Any] = parse_json(tensor_file_notes(file)["state"])
     return state
 
 
 def _unreadable(path: Path, error: Exception) -> LidflError:
-    return LidflError(f"cannot read the list in {path}: {error}")
+    way_out = "return to an earlier state with --resume --from-round N, or start anew with --overwrite"
+    return LidflError(f"cannot read the list in {path}: {error}; {way_out}")

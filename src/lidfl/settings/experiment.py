@@ -184,7 +184,9 @@ class Experiment:
         A setting that is younger than the record has its neutral value.
         """
         neutral = {f.name: f.metadata["neutral"] for f in fields(cls)}
-        return cls.unchecked(neutral | known_settings(settings, warn=False))
+        experiment = cls.unchecked(neutral | known_settings(settings, warn=False))
+        checks.check_numbers(experiment)
+        return experiment
 
     @classmethod
     def unchecked(cls, settings: Mapping[str, Any]) -> "Experiment":

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from lidfl.errors import LidflError
-from lidfl.files import write_atomically
-from lidfl.runs.directory import RunDirectory, Summary
+from lidfl.files import fits, parse_json, write_atomically
+from lidfl.runs.directory import RunDirectory
+from lidfl.runs.results import Summary, is_summary
 from lidfl.settings.experiment import Experiment
 from lidfl.studies.sweep import Result, Sweep, but_for_rounds, directory_name
 
@@ -64,18 +65,22 @@ class Kept:
         curve, deployed = (
             [(at, value) for at, value in found] for found in (content["curve"], content.get("deployed", []))
         )
-        experiment = Experiment.recorded(content["settings"])
-        return cls(experiment, dict(content["summary"]), curve, content.get("milestones", {}), deployed)
+        summary, milestones = content["summary"], content.get("milestones", {})
+        if not is_summary(summary) or not all(fits(n, int) and fits(v, float) for n, v in (*curve, *deployed)):
+            raise ValueError("its summary or its curve is damaged")
+        if not fits(milestones, dict[str, object]):
+            raise ValueError("its milestones are damaged")
+        return cls(Experiment.recorded(content["settings"]), summary, curve, milestones, deployed)
 
 
 def read_kept(path: Path) -> dict[str, Kept]:
     """The runs in a results file, by their directories' names."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_bytes())
         return {name: Kept.from_json(run) for name, run in content.items()}
-    except (OSError, ValueError, AttributeError, TypeError, KeyError):
+    except (OSError, ValueError, AttributeError, TypeError, KeyError, LidflError) as error:
         raise LidflError(
-            f"{path} is not a results file of `lidfl reproduce`; name one, or a run directory"
+            f"{path} is not a results file of `lidfl reproduce` ({error}); name one, or a run directory"
         ) from None
 
 

@@ -15,16 +15,18 @@ differs from one to the next:
     eval_every = 50
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from lidfl.errors import LidflError
-from lidfl.files import read_toml
+from lidfl.files import fits, read_toml
 from lidfl.runs.directory import RunDirectory, Summary
+from lidfl.settings.checks import check_run_name
 from lidfl.settings.defaults import Settings
 from lidfl.settings.experiment import Experiment, file_name
 
@@ -35,6 +37,8 @@ DEPLOYED = "deployed_accuracy"
 """What honest clients get: the mean test accuracy of the models that they deploy, by their own data."""
 PAPERS = "test_accuracy"
 """What the paper reports: the test accuracy of the list's best model, which no client can know."""
+MOST_RUNS = 20_000
+"""More runs than that would take seconds to name, and months to play."""
 
 Result = tuple[Experiment, Summary]
 """A finished run: its settings and its summary."""
@@ -71,6 +75,11 @@ def read_sweep(path: Path, out: Path | None = None, scale: float = 1.0, plugin: 
     layout = {key: settings.pop(key) for key in ("rows", "columns", "value") if key in settings}
     if not isinstance(groups, dict) or not all(isinstance(group, dict) for group in groups.values()):
         raise LidflError(f"{path}: groups are tables, such as [groups.lidfl]")
+    for key, value in [("name", name), *layout.items()]:
+        if not fits(value, str):
+            raise LidflError(f"{path}: {key} must be a text, not {value!r}")
+    check_run_name(name)
+    _refuse_endless(path, [settings | own for own in groups.values()] or [settings])
     folder = out or Path("runs") / name
     runs: dict[str, Experiment] = {}
     for group, own in (groups or {name: {}}).items():
@@ -84,11 +93,22 @@ def read_sweep(path: Path, out: Path | None = None, scale: float = 1.0, plugin: 
 
 def expand(settings: Mapping[str, Any]) -> Iterator[Settings]:
     """Every combination of the listed values, the last list varying fastest."""
-    choices = [
-        value if isinstance(value, list) and name != "plugin" else [value] for name, value in settings.items()
-    ]
-    for values in product(*choices):
+    for values in product(*_choices(settings)):
         yield dict(zip(settings, values, strict=True))
+
+
+def _choices(settings: Mapping[str, Any]) -> list[list[Any]]:
+    """The values of each setting: those listed, or the one."""
+    return [value if isinstance(value, list) and name != "plugin" else [value] for name, value in settings.items()]
+
+
+def _refuse_endless(path: Path, groups: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse more runs than anybody waits for; they are counted, not made."""
+    runs = sum(prod(map(len, _choices(settings))) for settings in groups)
+    if not 0 < runs <= MOST_RUNS:
+        raise LidflError(
+            f"{path} stands for {runs:,} runs; a sweep has from 1 to {MOST_RUNS:,}, so shorten its lists"
+        )
 
 
 def directory_name(experiment: Experiment) -> str:

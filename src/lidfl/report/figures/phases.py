@@ -28,13 +28,13 @@ def seconds_by_phase(run: RunRecords) -> dict[str, float]:
 def _chart(run: RunRecords) -> Drawing:
     phases = seconds_by_phase(run)
     rows = [
-        {"phase": phase, "seconds": seconds, "text": f"{seconds:.2f} s, {percent(seconds / run.seconds)}"}
+        {"phase": phase, "seconds": seconds, "text": f"{seconds:.2f} s, {percent(seconds / (run.seconds or 1))}"}
         for phase, seconds in phases.items()
     ]
-    room = alt.Scale(domain=[0, 1.35 * max(phases.values())], nice=False)
+    room = alt.Scale(domain=[0, 1.35 * max(phases.values(), default=0) or 1], nice=False)
     base = chart_of(rows).encode(
-        y=alt.Y("phase:N", title=None, sort=list(phases), axis=alt.Axis(grid=False)),
-        x=alt.X("seconds:Q", title="seconds", scale=room, axis=alt.Axis(grid=False, tickCount=6)),
+        y=alt.Y("phase:N", title=None, sort=None, axis=alt.Axis(grid=False)),
+        x=alt.X("seconds:Q", title="seconds", stack=None, scale=room, axis=alt.Axis(grid=False, tickCount=6)),
         tooltip=["phase:N", alt.Tooltip("seconds:Q", format=".2f")],
     )
     bars = base.mark_bar(color=BLUE, height={"band": 0.7})
@@ -42,7 +42,7 @@ def _chart(run: RunRecords) -> Drawing:
 
 
 def _caption(run: RunRecords) -> str:
-    phase, seconds = next(iter(seconds_by_phase(run).items()))
+    phase, seconds = next(iter(seconds_by_phase(run).items()), ("nothing", 0.0))
     each = run.seconds / run.rounds_done * 1000
     text = f"{counted(run.rounds_done, 'round')} took {run.seconds:.1f} s, {each:.1f} ms each"
-    return f"{text}; {percent(seconds / run.seconds)} of it went into {phase}."
+    return f"{text}; {percent(seconds / (run.seconds or 1))} of it went into {phase}."
