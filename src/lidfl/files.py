@@ -8,6 +8,7 @@ import types
 from collections import abc
 from contextlib import suppress
 from dataclasses import is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, get_args, get_origin, get_type_hints
 
@@ -44,6 +45,12 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+@cache
+def types_of(record: type) -> dict[str, Any]:
+    """The types of a dataclass's fields, looked up once."""
+    return get_type_hints(record)
+
+
 def fits(value: object, hint: Any) -> bool:
     """Whether what was read from a file is of the type that a field is annotated with.
 
@@ -70,7 +77,7 @@ def fits(value: object, hint: Any) -> bool:
         case types.NoneType:
             return value is None
         case plain:
-            inner = get_type_hints(plain) if is_dataclass(plain) else {}
+            inner = types_of(plain) if isinstance(plain, type) and is_dataclass(plain) else {}
             return isinstance(value, plain) and all(fits(getattr(value, name), inner[name]) for name in inner)
 
 

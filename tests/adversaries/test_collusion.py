@@ -1,6 +1,6 @@
 """Ranked ballots: repeated elimination, its guarantee, and what colluding voters can do against it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations_with_replacement, permutations
 
 import numpy as np
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.random import default_rng
 
-from lidfl.adversaries.collusion import Elimination, lift_cost, margin, removal_cost
+from lidfl.adversaries.collusion import Elimination, Walk, lift_cost, margin, removal_cost
 from lidfl.adversaries.vote_attacks import coordinated, random, worst
 from lidfl.errors import LidflError
 from lidfl.methods.elections import honest_ballots, plurality, ranked
@@ -202,15 +202,58 @@ def test_an_unknown_aim_is_named_with_those_that_there_are() -> None:
         coordinated(np.zeros((1, 2)), np.zeros((1, 2)), [(0,)], [0, 0], 1, aim="worst")
 
 
-def test_a_search_that_gives_up_still_returns_ballots_that_work() -> None:
+@pytest.fixture
+def gives_up(monkeypatch: pytest.MonkeyPatch) -> list[Walk | None]:
+    """A search that looks at nothing; what the straight walk that is left finds."""
+    found: list[Walk | None] = []
+    straight = Elimination._straight
+
+    def noted(self: Elimination, victims: Collection[Position], budget: float) -> Walk | None:
+        found.append(straight(self, victims, budget))
+        return found[-1]
+
+    monkeypatch.setattr(Elimination, "_straight", noted)
+    monkeypatch.setattr("lidfl.adversaries.collusion.SEARCHED", 0)
+    return found
+
+
+def test_a_search_that_gives_up_still_returns_ballots_that_work(gives_up: list[Walk | None]) -> None:
     rng = default_rng(5)
     honest: list[Ballot] = [tuple(rng.permutation(12).tolist()) for _ in range(14)]
     elimination = Elimination(honest, [0] * 12, seats=2)
     walk = elimination.cheapest([0, 1, 2])
     assert walk is not None
+    assert gives_up == [walk], "it gave up, and walked straight on"
     gone = by_hand([*honest, *elimination.ballots(walk, walk.cost)], [0] * 12, seats=2)
     assert tuple(gone) == walk.order
     assert {0, 1, 2} <= set(gone)
+    assert elimination.cheapest([0, 1, 2], budget=walk.cost) == walk
+    assert elimination.cheapest([0, 1, 2], budget=walk.cost - 1) is None
+
+
+def test_a_straight_walk_takes_the_cheapest_step_that_leaves_room_for_its_victims(
+    gives_up: list[Walk | None],
+) -> None:
+    # 2 has no vote and goes for nothing; then 0 must, and with one more ballot 1 is level with it and younger.
+    walk = Elimination([(0,), (0,), (1,)], [0, 0, 0], seats=1).cheapest([0])
+    assert walk is not None
+    assert (walk.order, walk.cost) == ((2, 0), 1)
+    # With two seats only one goes: the victim at once, lifted over by the two others at 2 + 1.
+    walk = Elimination([(0,), (0,), (1,)], [0, 0, 0], seats=2).cheapest([0])
+    assert walk is not None
+    assert (walk.order, walk.cost) == ((0,), 1 + 2)
+
+
+def test_a_search_that_gives_up_pays_no_less_than_one_that_does_not_and_sometimes_more() -> None:
+    pairs = []
+    for ballots, ages, seats in elections(60, 5, voters=6):
+        elimination = Elimination(ballots, ages, seats)
+        searched, straight = elimination.cheapest([0]), elimination._straight([0], np.inf)
+        assert searched is not None
+        assert straight is not None
+        pairs.append((searched.cost, straight.cost))
+    assert all(searched <= straight for searched, straight in pairs)
+    assert any(searched < straight for searched, straight in pairs)
 
 
 # The margin.
@@ -231,7 +274,7 @@ def test_lifting_others_over_a_candidate_costs_what_they_lack(
     assert lift_cost(victim, tally, ages, seats) == cost
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_the_margin_is_the_least_number_of_ballots_that_removes(ranks: int) -> None:
     for ballots, ages, seats in elections(40, 3, voters=5):
         cut = [ballot[:ranks] for ballot in ballots]
@@ -253,3 +296,13 @@ def test_the_margin_is_that_of_the_model_which_honest_voters_would_elect_alone()
     assert margin(honest, [(2,)] * 3 + [(1,)] * 2, [1, 0, 0], seats=2, ranks=1) == 0
     assert margin([(), ()], [(2,)], [1, 0, 0], seats=2, ranks=1) is None
     assert margin(honest, [], [1, 0], seats=2, ranks=1) is None
+
+
+def test_the_margin_counts_who_does_not_abstain() -> None:
+    assert margin([(0,), ()], [], [0, 0, 0], seats=2, ranks=1) == 1 + 1  # both others level with it, and younger
+
+
+def test_with_two_ranks_the_favourite_is_whom_transfers_elect() -> None:
+    # First choices are 3-2-2; 1 goes, its votes move to 2, and 2 wins. One more ballot for 1, and 2 goes instead.
+    honest: list[Ballot] = [(0,), (0,), (0,), (1, 2), (1, 2), (2, 1), (2, 1)]
+    assert margin(honest, [], [0, 0, 0], seats=1, ranks=2) == 1

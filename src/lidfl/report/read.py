@@ -85,7 +85,7 @@ def refuse_riddles(records: Sequence[RoundRecord], list_size: int, file: Path) -
         parents = {parent for birth in record.born for parent in birth.parents}
         born = {birth.model for birth in record.born}
         told = {*record.votes, *record.removed, *record.loss, *record.accuracy}
-        if not (parents <= known and told <= known | born):
+        if not (parents <= known and told - born <= known):
             raise LidflError(
                 f"{file}: line {number} names a model that no line made; run it again with --overwrite"
             )

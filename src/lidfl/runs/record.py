@@ -8,11 +8,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field
-from functools import cache
 from math import isfinite
 from operator import add
 from pathlib import Path
-from typing import Any, TypeAlias, get_type_hints
+from typing import Any, TypeAlias
 
 from lidfl.errors import LidflError
 from lidfl.files import fits, parse_json
@@ -232,16 +231,10 @@ def read_records(path: Path) -> Iterator[RoundRecord]:
         raise LidflError(f"cannot read {path}: {error.strerror}; run it again with overwrite=True") from None
 
 
-@cache
-def _hints() -> dict[str, Any]:
-    """The types of a record's fields."""
-    return get_type_hints(RoundRecord)
-
-
 def _read_line(path: Path, number: int, line: bytes) -> RoundRecord:
     try:
         record = RoundRecord.from_json(parse_json(line))
-        if not all(fits(getattr(record, name), hint) for name, hint in _hints().items()):
+        if not fits(record, RoundRecord):
             raise ValueError("a field is of another type")
         return record
     except (ValueError, KeyError, TypeError, AttributeError):

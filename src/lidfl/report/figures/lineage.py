@@ -26,6 +26,8 @@ from lidfl.report.words import counted, ordinal, were
 
 MOST_LIVES = 250
 """How many models' lives are drawn, and how many of those voted out at birth."""
+MOST_ANCESTORS = 600
+"""How many of the best model's line are drawn."""
 SMALLEST_LOSS = 1e-6
 """The axis is logarithmic, and 0 has no place on it."""
 HEIGHT, BEND_HEIGHT = 340, 60
@@ -71,7 +73,7 @@ class Excerpt:
     @classmethod
     def of(cls, tree: Lineage) -> "Excerpt":
         """What to draw of a tree."""
-        family = {life.model for life in tree.line}
+        family = {life.model for life in drawn_line(tree)}
         stayed = [life for life in tree.lives.values() if not life.rejected]
         lengths = sorted((tree.length(life) for life in stayed), reverse=True)
         shortest = lengths[MOST_LIVES] if len(lengths) > MOST_LIVES else 0
@@ -99,6 +101,11 @@ def _span(tree: Lineage, lives: Iterable[Life]) -> tuple[float, ...]:
     return (low, high) if high < 1.5 * bend else (low, bend, high)
 
 
+def drawn_line(tree: Lineage) -> list[Life]:
+    """The best model and its ancestors; of very many so many that no eye sees the gaps."""
+    return every(tree.line, MOST_ANCESTORS)[0]
+
+
 # The chart
 
 
@@ -106,7 +113,7 @@ def _chart(excerpt: Excerpt) -> Drawing:
     """A line for a life, a step from its parent, a dot if it was out at once; the best model's ancestry is bold."""
     tree = excerpt.tree
     axes = {"x": round_axis(tree.rounds), "y": _loss_axis(excerpt), "color": origin_colour()}
-    bold = {life.model for life in tree.line}
+    bold = {life.model for life in drawn_line(tree)}
     steps = [_step_row(life, excerpt) for life in excerpt.lives if life.parents]
     dots = chart_of(_life_row(life, excerpt) for life in excerpt.rejected).encode(**axes)
     layers = [
@@ -178,7 +185,7 @@ def _step_row(life: Life, excerpt: Excerpt) -> Row:
 
 def _bold_rows(excerpt: Excerpt) -> list[Row]:
     """Each ancestor of the best model from its own birth to that of the next."""
-    line = excerpt.tree.line
+    line = drawn_line(excerpt.tree)
     ends = [life.born for life in line[1:]] + [excerpt.tree.rounds]
     return [_life_row(life, excerpt) | {"until": end} for life, end in zip(line, ends, strict=True)]
 
