@@ -22,8 +22,15 @@ def assert_same_run(first: Path, second: Path) -> None:
     assert lines_without_times(first) == lines_without_times(second)
 
 
-def test_killed_again_and_again_the_result_is_the_same_bit_for_bit(tmp_path: Path) -> None:
-    lidfl("run", *SETTINGS, "--out", "alone", cwd=tmp_path)
+@pytest.fixture(scope="module")
+def left_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that nobody interrupts."""
+    folder = tmp_path_factory.mktemp("alone")
+    lidfl("run", *SETTINGS, "--out", "alone", cwd=folder)
+    return folder / "alone"
+
+
+def test_killed_again_and_again_the_result_is_the_same_bit_for_bit(tmp_path: Path, left_alone: Path) -> None:
     checkpoint = tmp_path / "killed" / "checkpoint.safetensors"
     for rounds in (1, 90, 200):
         process = start("run", *SETTINGS, "--out", "killed", "--resume", cwd=tmp_path)
@@ -36,10 +43,10 @@ def test_killed_again_and_again_the_result_is_the_same_bit_for_bit(tmp_path: Pat
         process.communicate(timeout=60)
         assert not (tmp_path / "killed" / "summary.json").exists(), "the run was to be killed before its end"
     lidfl("run", *SETTINGS, "--out", "killed", "--resume", cwd=tmp_path)
-    assert_same_run(tmp_path / "alone", tmp_path / "killed")
+    assert_same_run(left_alone, tmp_path / "killed")
 
 
-def test_ctrl_c_saves_the_state_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_saves_the_state_and_says_how_to_go_on(tmp_path: Path, left_alone: Path) -> None:
     process = start("run", *SETTINGS, "--checkpoint-every", "1000", "--out", "stopped", cwd=tmp_path)
     assert process.stdout is not None
     for line in process.stdout:  # ends with the process, at the latest
@@ -52,8 +59,7 @@ def test_ctrl_c_saves_the_state_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert "lidfl run --config stopped/experiment.toml --resume" in out
     assert load_state(tmp_path / "stopped" / "checkpoint.safetensors").rounds_done >= 5
     lidfl("run", "--config", "stopped/experiment.toml", "--resume", cwd=tmp_path)
-    lidfl("run", *SETTINGS, "--out", "alone", cwd=tmp_path)
-    assert_same_run(tmp_path / "alone", tmp_path / "stopped")
+    assert_same_run(left_alone, tmp_path / "stopped")
 
 
 class Stop(Exception):

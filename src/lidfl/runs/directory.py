@@ -21,7 +21,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from secrets import randbits
@@ -30,8 +29,9 @@ from safetensors import SafetensorError
 
 from lidfl.data.shards import FederatedData, Statistics
 from lidfl.errors import LidflError
-from lidfl.files import find_files, fits, parse_json, read_toml, tensor_file_notes, write_atomically
+from lidfl.files import find_files, parse_json, read_toml, tensor_file_notes, write_atomically
 from lidfl.lazily import tensor_files
+from lidfl.runs.inputs import Inputs as Inputs
 from lidfl.runs.record import RoundRecord, read_records
 from lidfl.runs.results import Summary as Summary
 from lidfl.runs.results import is_summary
@@ -46,32 +46,8 @@ MODELS = "models.safetensors"
 SUMMARY = "summary.json"
 SECRET = "secret"
 CHECKPOINTS = "checkpoints"
-LARGEST_IMAGE = 1_000_000
-"""Pixels along a side, and classes, that a run could have."""
 KEPT = 5
 """So many checkpoints can be returned to."""
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What a run's models take and give."""
-
-    image_shape: tuple[int, int, int]
-    num_classes: int
-    statistics: Statistics
-
-    def checked(self) -> "Inputs":
-        """Itself; ValueError if its parts do not go together."""
-        sizes = (*self.image_shape, self.num_classes)
-        if not all(fits(size, int) and 0 < size < LARGEST_IMAGE for size in sizes):
-            raise ValueError("the shape of its images is damaged")
-        for values in (self.statistics.mean, self.statistics.std):
-            fitting = values.ndim == 3 and all(
-                size in (1, wanted) for size, wanted in zip(values.shape, self.image_shape, strict=True)
-            )
-            if not (fitting and values.is_floating_point() and bool(values.isfinite().all())):
-                raise ValueError("its mean or deviation is damaged")
-        return self
 
 
 class RunDirectory:
