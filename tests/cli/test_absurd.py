@@ -175,7 +175,7 @@ def test_every_option_that_takes_a_value_is_in_the_table() -> None:
         ("reproduce sweep --scale inf", "scale must be positive and at most 1,000, not inf"),
         ("plan --clients 1000000000 --honest 400000000", "--clients must be at least 1 and at most 10,000,000"),
         ("plan --clients 35 --honest 14 --eta 1e-300", "--eta must be at least 1e-12"),
-        ("table runs --value commit", "'commit' is no number in the runs' summaries"),
+        ("table runs --value commit", "'commit' is no number"),
         ("pick run --dataset table:colours.csv", "bring matching images"),
         ("report /", "/ has over 200 folders; name the one that holds the runs"),
     ],

@@ -73,6 +73,8 @@ def reason_of(error: Exception) -> str | None:
     """What a user can mend, in words: a slip, a file, too little memory; None for what is our mistake."""
     if isinstance(error, LidflError):
         return str(error)
+    if isinstance(error, UnicodeEncodeError):
+        return "there is what is no letter in what was typed; leave it out"
     if isinstance(error, OSError):
         return f"{told(error)}; mend that, or name another place"
     if isinstance(error, MemoryError) or "allocate memory" in str(error):  # the latter is torch's

@@ -63,7 +63,7 @@ class Question:
         _check("rounds", self.rounds, low=1, high=MOST_ROUNDS)
         _check("candidates", self.candidates, low=1, high=min(self.clients, MOST_CANDIDATES))
         _check("voters", self.voters, low=0, high=self.clients)
-        _check("sybils", self.sybils, low=0)
+        _check("sybils", self.sybils, low=0, high=MOST_CLIENTS)
 
     @property
     def electorate(self) -> Electorate:
