@@ -3,14 +3,13 @@
 python -m experiments.pictures      writes docs/beyond-*.svg
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import altair as alt
 
-from experiments.beyond import ATTACKS, PAGE, VOTES, difference, per_round, runs, such
+from experiments.beyond import ATTACKS, PAGE, VOTES, cells, gap, per_round, runs, such
 from lidfl.report.figures.base import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Row, chart_of
 from lidfl.report.scenes import mean_curve
-from lidfl.studies.store import Kept
 
 DOCS = PAGE.parent
 COST_COLOURS = {"lidfl": BLUE, "lidfl+rknn": ORANGE, "lidfl-ranked": VERMILLION, "oracle": GREEN}
@@ -24,20 +23,14 @@ VOTE_COLOURS = {
 
 
 def ranked() -> alt.TopLevelMixin:
-    """How far lidfl-ranked lies from the oracle, in every cell of the table."""
-    found = runs("beyond-ranked")
-    charts = [_heat_map([*_differences(found, fraction)], fraction) for fraction in (0.4, 0.6, 0.8)]
-    return alt.vconcat(*charts)
-
-
-def _differences(found: Sequence[Kept], fraction: float) -> Iterable[Row]:
-    at = such(found, byzantine_fraction=fraction)
-    for how in VOTES:
-        for attack in ATTACKS:
-            cell = such(at, method="lidfl-ranked", vote_attack=how, attack=attack)
-            gap = difference(cell, such(at, method="oracle"))
-            if gap is not None:
-                yield {"votes": how, "attack": attack, "gap": gap}
+    """How far what clients deploy lies from the oracle's, in every cell of the table."""
+    found = [*cells(runs("beyond-deployed"))]
+    rows: dict[float, list[Row]] = {fraction: [] for fraction, *_ in found}
+    for fraction, how, attack, mine, ceiling in found:
+        far = gap(mine, ceiling)
+        if far is not None:
+            rows[fraction].append({"votes": how, "attack": attack, "gap": far.mean})
+    return alt.vconcat(*(_heat_map(some, fraction) for fraction, some in rows.items()))
 
 
 def _heat_map(rows: Sequence[Row], fraction: float) -> alt.LayerChart:
@@ -57,7 +50,7 @@ def cost() -> alt.TopLevelMixin:
     for label in COST_COLOURS:
         found = [run for run in runs("beyond-cost") if run.experiment.method_label == label]
         for point in mean_curve(found):
-            steps = point.round * per_round(found[0])[0] * found[0].experiment.local_steps
+            steps = point.round * per_round(found[0])[0]
             rows.append({"method": label, "round": point.round, "steps": steps, "accuracy": point.cell.mean})
     panels = [("round", "round"), ("steps", "gradient steps, all clients")]
     return alt.hconcat(*(_lines(rows, "method", COST_COLOURS, *panel, log=True) for panel in panels))

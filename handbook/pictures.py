@@ -35,7 +35,7 @@ GAP = 0.045
 
 def kept() -> list[Kept]:
     """The paper's LR on FEMNIST: LiD-FL and its baselines, and beside them lidfl-ranked and the oracle."""
-    files = [*(RESULTS / f"femnist-lr-{fraction}.json" for fraction in FRACTIONS), RESULTS / "beyond-ranked.json"]
+    files = [*(RESULTS / f"femnist-lr-{fraction}.json" for fraction in FRACTIONS), RESULTS / "beyond-deployed.json"]
     return [run for file in files for run in longest(read_kept(file).values())]
 
 

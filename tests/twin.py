@@ -4,6 +4,7 @@ It shares with the package only the data, the places that randomness is derived 
 """
 
 import copy
+import math
 from collections import Counter
 from typing import Any
 
@@ -167,7 +168,10 @@ class Twin:
     def loss(self, client: int, vector: Vector) -> float:
         images, labels = self.data.validation.of(client)
         with torch.no_grad():
-            value = nn.functional.cross_entropy(self.load(vector)(images), labels).item()
+            each = nn.functional.cross_entropy(self.load(vector)(images), labels, reduction="none")
+            if self.experiment.judge == "bounded":
+                each = each.clamp_max(math.log(self.data.num_classes))
+            value = each.mean().item()
         return value if np.isfinite(value) else np.inf
 
     def vote(self, t: int) -> list[int]:

@@ -27,7 +27,7 @@ def test_what_is_put_last_comes_last_in_its_own_order() -> None:
 
 
 def judged(**settings: object) -> tuple[Simulator, Choose, list[int], np.ndarray]:
-    experiment = tiny(method="lidfl-ranked", model="mlp:hidden=5", **settings)
+    experiment = tiny(method="lidfl-ranked", model="mlp:hidden=5", judge="loss", **settings)
     simulator = Simulator.of(experiment)
     first = simulator.network.initial()
     models = torch.stack([first, first + 0.001, first + 100])
