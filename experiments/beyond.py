@@ -108,9 +108,9 @@ def tally(found: Sequence[Kept]) -> str:
     near, lost = sum(value >= -SHORT_BY for value in gaps), sum(value < -2 * SHORT_BY for value in gaps)
     best = [summary_gap(mine, ceiling) for *_, mine, ceiling in cells(found) if mine and ceiling]
     return (
-        f"**{near} of {len(gaps)} cells lie within 0.01 of what the oracle's clients deploy, {lost} beyond 0.02; the "
-        f"mean distance is {fmean(gaps):+.4f}, the largest {min(gaps):+.3f}.** By the paper's measure, the best model "
-        "of the list by test accuracy, which no client knows, "
+        f"**{near} of {len(gaps)} cells lie within 0.01 of what the oracle's clients deploy, {lost} beyond 0.02; "
+        f"the mean distance is {fmean(gaps):+.4f}, the largest {min(gaps):+.3f}.** By the paper's measure, "
+        "the best model of the list by test accuracy, which no client knows, "
         f"{sum(value >= -SHORT_BY for value in best)} lie within 0.01.\n"
     )
 
