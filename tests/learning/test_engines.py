@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lidfl import Experiment, LidflError, RunDirectory, run
-from lidfl.learning.client import LocalTraining, draw_batches, flushing_denormals, image_hits, image_losses, logits
+from lidfl.learning.client import (
+    LocalTraining,
+    Pull,
+    draw_batches,
+    flushing_denormals,
+    image_hits,
+    image_losses,
+    logits,
+)
 from lidfl.learning.engines import ENGINES, Jobs, candidate_engines, fastest_engine, logits_for
 from lidfl.learning.models import build_model
 from lidfl.learning.parameters import Network
@@ -69,6 +78,30 @@ def test_every_engine_gives_what_the_loop_gives(module: str, engine: str) -> Non
     expected = ENGINES["loop"](network, TRAINING, IMAGES, LABELS)(jobs)
     updates = ENGINES[engine](network, TRAINING, IMAGES, LABELS)(jobs)
     torch.testing.assert_close(updates, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("module", "engine"), [("lr", "linear"), ("lr", "sparse"), ("mlp", "vmap"), ("mlp", "loop")]
+)
+@pytest.mark.parametrize("count", [1, 5])
+def test_every_engine_draws_training_to_a_second_model(module: str, engine: str, count: int) -> None:
+    """By hand: v ← μv + ∇F(w) + λ(w − anchor), w ← w − ℓv."""
+    network = Network(MODULES[module]())
+    images = torch.where(IMAGES > 1, IMAGES, 0)  # with little ink, as one of them wants
+    anchor = torch.linspace(-1, 1, network.dim)
+    jobs = replace(some_jobs(network, count), pull=Pull(anchor, 0.7))
+    expected = []
+    for start, rows in zip(jobs.starts, jobs.rows, strict=True):
+        model, velocity = start.clone(), torch.zeros(network.dim)
+        for batch in rows:
+            weights = model.clone().requires_grad_()
+            logits = network.apply(network.unflatten(weights), images[batch], training=True)
+            (gradient,) = torch.autograd.grad(F.cross_entropy(logits, LABELS[batch]), weights)
+            velocity = TRAINING.momentum * velocity + gradient + 0.7 * (model - anchor)
+            model = model - TRAINING.learning_rate * velocity
+        expected.append(model - start)
+    updates = ENGINES[engine](network, TRAINING, images, LABELS)(jobs)
+    torch.testing.assert_close(updates, torch.stack(expected), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("engine", ["linear", "vmap", "loop"])

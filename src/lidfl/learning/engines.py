@@ -15,7 +15,7 @@ that of `client.local_update`, job by job, within float32's rounding.
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from time import perf_counter
 from typing import TypeAlias
 
@@ -207,10 +207,21 @@ def _filled(size: int) -> int:
     return -(-size // REGISTER) * REGISTER
 
 
+def but_for_pulls(build: Build, otherwise: Build) -> Build:
+    """An engine that knows no pull, and leaves jobs that are drawn to a second model to another."""
+
+    def built(network: Network, training: LocalTraining, images: Tensor, labels: Tensor) -> Engine:
+        engine = build(network, training, images, labels)
+        other = cache(lambda: otherwise(network, training, images, labels))
+        return lambda jobs: other()(jobs) if jobs.pull else engine(jobs)
+
+    return built
+
+
 ENGINES: dict[str, Build] = {
     "linear": linear,
-    "sparse": sparse,
-    "native": native,
+    "sparse": but_for_pulls(sparse, linear),
+    "native": but_for_pulls(native, loop),
     "vmap": batched,
     "loop": loop,
 }

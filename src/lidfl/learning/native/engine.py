@@ -35,7 +35,7 @@ def native(network: Network, training: LocalTraining, images: Tensor, labels: Te
 
     def train(jobs: Jobs) -> Updates:
         starts, rows = jobs.starts.detach().contiguous(), jobs.rows.long().contiguous()
-        if rows.numel() == 0 or starts.dtype != torch.float32 or jobs.pull:
+        if rows.numel() == 0 or starts.dtype != torch.float32:
             return _by_torch(jobs, range(len(starts)), torch.zeros_like(starts))
         if rows.min() < 0 or rows.max() >= len(images):
             raise IndexError("a batch has rows that are not there")
@@ -53,7 +53,7 @@ def native(network: Network, training: LocalTraining, images: Tensor, labels: Te
         """Those jobs anew with torch: where numbers overflow, what comes out is torch's."""
         for job in which:
             start, rows, seed = jobs.starts[job], jobs.rows[job], jobs.dropout_seeds[job]
-            updates[job] = local_update(network, start, images, labels, rows, training, seed, jobs.pull)
+            updates[job] = local_update(network, start, images, labels, rows, training, seed)
         return updates
 
     return train
