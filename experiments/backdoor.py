@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from lidfl import Experiment, RunDirectory, run
-from lidfl.adversaries.backdoors import Trigger, trigger_of
+from lidfl.adversaries.backdoors import AnyTrigger, trigger_of
 from lidfl.learning.client import image_hits
 from lidfl.runs.summary import source_commit
 from lidfl.simulation.deploying import SimulatedOwn
@@ -65,7 +65,7 @@ def both(simulator: Simulator, client: Client, model: Parameters) -> Parameters:
 TREATMENTS: dict[str, Treat] = {"as picked": as_picked, "tuned": tuned, "folded": folded, "folded, tuned": both}
 
 
-def success(simulator: Simulator, client: Client, model: Parameters, trigger: Trigger) -> float:
+def success(simulator: Simulator, client: Client, model: Parameters, trigger: AnyTrigger) -> float:
     """The share of a client's triggered test images of other classes that are taken for the target."""
     images, labels = simulator.data.test.of(client)
     said = simulator.judges.testing.logits(model, trigger.stamped(images[labels != trigger.target]))

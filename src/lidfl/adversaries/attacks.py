@@ -13,7 +13,8 @@ An attack is one function. What it names among its parameters is what it is give
 | `num_byzantine`, `num_classes`, `round_index` | numbers |
 | `rng` | randomness for this round |
 | `labels` | the training labels of Byzantine clients: such an attack poisons data, once, and then behaves |
-| `images` | their images too, standardised; it then returns images and labels |
+| `images` | their images too, standardised; it then returns images and labels, or a `backdoors.Poison` |
+| `owners` | whose each of these images is: attackers by number, from 0 |
 
 It returns one row per attacker, or one vector that all of them send.
 """
@@ -28,7 +29,7 @@ from lidfl.lazily import torch
 from lidfl.registry import Registry
 from lidfl.types import Parameters, Updates
 
-CONTEXT = {"own", "honest", "start", "preferred", "layers", "rng", "labels", "images"}
+CONTEXT = {"own", "honest", "start", "preferred", "layers", "rng", "labels", "images", "owners"}
 CONTEXT |= {"attackers", "num_byzantine", "num_classes", "round_index", "aggregate"}
 attack: Registry[Any] = Registry("attack", frozenset(CONTEXT), given=())
 

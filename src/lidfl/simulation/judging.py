@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lidfl.adversaries.backdoors import Trigger
+from lidfl.adversaries.backdoors import AnyTrigger
 from lidfl.data.shards import FederatedData, Shards
 from lidfl.learning.client import Measure, finite_or_inf, image_hits
 from lidfl.protocol import ModelList
@@ -148,13 +148,14 @@ class Judges:
             labels, minlength=self.num_classes
         )
 
-    def successes(self, trigger: Trigger, models: Models, clients: Clients) -> NDArray[np.float64]:
+    def successes(self, trigger: AnyTrigger, models: Models, clients: Clients) -> NDArray[np.float64]:
         """Of each client's test images of other classes the share that a trigger turns, (models, clients).
 
         Not a number for a client that has no such images.
         """
         shards = self.testing.shards
-        stamped, others = trigger.stamped(shards.images), shards.labels != trigger.target
+        stamped = trigger.stamped(shards.images)
+        others = trigger.counted(shards.images, shards.labels)
         rows, sizes = shards.gather(clients)
         owners = np.repeat(np.arange(len(clients)), sizes)
         counted = others.cpu().numpy()[rows]

@@ -46,7 +46,7 @@ from lidfl.simulation.presence import Presence
 from lidfl.simulation.server_set import ServerSet
 from lidfl.simulation.testing import Auditor
 from lidfl.simulation.training import Training
-from lidfl.simulation.validating import verdicts
+from lidfl.simulation.validating import Validators
 from lidfl.simulation.voting import Poll, Voting
 from lidfl.simulation.wariness import Wariness
 from lidfl.simulation.workshop import Workshop
@@ -115,6 +115,7 @@ class Simulator:
         self.judges = Judges(data, logits, self.stopwatch, measure_of(experiment, data.num_classes))
         self.training = Training(self.workshop, self.judges)
         self.voting = Voting(experiment, self.cast, self.judges, Wariness(self.workshop, self.judges))
+        self.validators = Validators(self.voting)
         self.presence = Presence(experiment, self.cast)
         self.server_set = ServerSet(self.workshop, self.judges)
         deployment = Deployment(self.workshop, self.judges)
@@ -183,7 +184,7 @@ class SimulatedRound:
             case Choose() | Vote() | Validate() if not self._there(request):
                 return []
             case Validate():
-                return verdicts(replace(request, voters=self._there(request)), self.simulator.voting)
+                return self.simulator.validators.verdicts(replace(request, voters=self._there(request)))
             case Choose():
                 return self.simulator.voting.choices(replace(request, voters=self._there(request)), self.lengths)
             case Vote():

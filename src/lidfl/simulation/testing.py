@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lidfl.adversaries.backdoors import Trigger
+from lidfl.adversaries.backdoors import AnyTrigger
 from lidfl.protocol import Birth, ModelList, Outcome
 from lidfl.runs.directory import Summary
 from lidfl.runs.record import Findings, finite
@@ -23,7 +23,7 @@ class Auditor:
     cast: Cast
     judges: Judges
     deployment: Deployment
-    trigger: Trigger | None = None
+    trigger: AnyTrigger | None = None
     """What attackers teach models to fall for."""
 
     def findings(self, outcome: Outcome, *, test: bool) -> Findings:
@@ -122,8 +122,14 @@ class Auditor:
             self.judges.successes(self.trigger, model[None], np.array([client]))[0, 0]
             for model, client in zip(taken, self._honest, strict=True)
         ]
-        by_model = zip(models.ids, np.nanmean(found, axis=1).tolist(), strict=True)
+        by_model = zip(models.ids, map(mean_of_those_who_can_tell, found), strict=True)
         return {
-            "attack_success": float(np.nanmean(deployed)),
+            "attack_success": mean_of_those_who_can_tell(np.array(deployed)),
             "per_model_attack_success": {str(model): value for model, value in by_model},
         }
+
+
+def mean_of_those_who_can_tell(values: NDArray[np.float64]) -> float | None:
+    """The mean over clients, but for those who have nothing to tell by; None if nobody has."""
+    told = values[~np.isnan(values)]
+    return float(told.mean()) if len(told) else None

@@ -48,7 +48,7 @@ class Training:
                 trained |= dict(zip(group, shop.engine(alike), strict=True))
             sent = {c: trained[c, parents[c]] for c in workers if (c, parents[c]) in trained}
             sent |= {client: torch.zeros_like(models[0]) for client in idle}
-            if not self.poisons_data:
+            if self.workshop.send or not self.poisons_data:
                 for parent in sorted({parents[client] for client in attackers}):
                     accomplices = [client for client in attackers if parents[client] == parent]
                     sent |= self._forged(trained, accomplices, parent, request, preferred)
@@ -86,7 +86,7 @@ class Training:
         needed = {(client, parents[client]) for client in workers if client not in self.cast.byzantine}
         if self.poisons_data or "own" in self.attack.wants:
             needed |= {(client, parents[client]) for client in attackers}
-        if "honest" in self.attack.wants:
+        if "honest" in self.attack.wants or self.workshop.send:
             needed |= {(client, parents[attacker]) for attacker in attackers for client in self.cast.honest}
         return sorted(needed)
 
@@ -99,6 +99,9 @@ class Training:
         preferred: "Parameters | None",
     ) -> dict[Client, Parameters]:
         """What attackers who were sent the same model send back."""
+        if self.workshop.send:
+            own, honest = (_rows(trained, clients, parent) for clients in (attackers, self.cast.honest))
+            return dict(zip(attackers, self.workshop.send(own, honest), strict=True))
         wants = self.attack.wants
         forged = self.attack(
             own=_rows(trained, attackers, parent) if "own" in wants else None,

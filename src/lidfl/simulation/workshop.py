@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lidfl.adversaries.attacks import attack
+from lidfl.adversaries.backdoors import Poison, Send
 from lidfl.data.shards import DrawnShards, FederatedData
 from lidfl.errors import LidflError
 from lidfl.learning.client import LocalTraining, Pull, draw_batches
@@ -42,6 +43,8 @@ class Workshop:
         self.work = LocalTraining(
             experiment.local_steps, experiment.batch_size, experiment.learning_rate, experiment.momentum
         )
+        self.send: Send | None = None
+        """What attackers who poison data make of an update before they send it."""
         self.images, self.labels = self._training_data()
         self.engine_name = self._engine_name()
         self.engine = self._build_engine(self.engine_name)
@@ -84,10 +87,20 @@ class Workshop:
         theirs = torch.from_numpy(np.isin(owners, sorted(self.cast.byzantine))).to(shards.labels.device)
         rng = rng_for(self.experiment.seed, "poison")
         num_classes = self.data.num_classes
-        made = self.attack(images=shards.images, labels=shards.labels, num_classes=num_classes, rng=rng)
+        known = dict(images=shards.images, labels=shards.labels, owners=self._ranked(owners))
+        made = self.attack(**known, num_classes=num_classes, rng=rng)
+        if isinstance(made, Poison):
+            self.send = made.send
+            made = made.images, made.labels
         images, labels = made if isinstance(made, tuple) else (shards.images, made)
         images = torch.where(theirs[:, None, None, None], images, shards.images)
         return images, torch.where(theirs, labels, shards.labels)
+
+    def _ranked(self, owners: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The place of each owner among Byzantine clients, so that colluders can deal work to each other."""
+        rank = np.zeros(self.experiment.num_clients, dtype=np.int64)
+        rank[sorted(self.cast.byzantine)] = np.arange(len(self.cast.byzantine))
+        return rank[owners]
 
     def _engine_name(self) -> str:
         """The engine that was asked for, if it can train the model, or the fastest that can."""
