@@ -187,7 +187,7 @@ def check_what_nodes_can(experiment: Experiment, control: Control) -> None:
         Seating(experiment, control.vouched)
     elif control.vouched:
         raise LidflError("vouched goes with open-roll=true; without it set byzantine_fraction")
-    for name in ("reach", "lookahead"):
+    for name in ("reach", "lookahead", "client_momentum"):
         if getattr(experiment, name):
             raise LidflError(f"{name} is for simulations so far; leave it out (--{name} 0) with real nodes")
     if experiment.plays.needs:

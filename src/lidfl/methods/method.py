@@ -52,6 +52,8 @@ class Method:
     """Whether each client keeps a model of its own: row c is client c's."""
     ideal: bool = False
     """Whether it is what nobody can do: in a simulation all others than honest clients are left out."""
+    momentum: bool = False
+    """Whether its clients can send running means of their updates (RESAM, Farhadkhani et al. 2022)."""
     needs: str = ""
     """What it needs that real nodes cannot give, and only a simulation has; empty if nothing."""
 
@@ -142,7 +144,7 @@ def oracle_round(*known: Any) -> Round:
     return single_round(*known)
 
 
-METHODS["oracle"] = Method("oracle", oracle_round, one_model, aggregate="fedavg", ideal=True)
+METHODS["oracle"] = Method("oracle", oracle_round, one_model, aggregate="fedavg", ideal=True, momentum=True)
 rounds.functions["oracle"] = oracle_round
 
 
@@ -172,7 +174,7 @@ def known_method(spec: str) -> Method | None:
 
 def single_model(spec: str) -> Method:
     """One model, made by an aggregator."""
-    return Method(spec, single_round, one_model, aggregate=spec)
+    return Method(spec, single_round, one_model, aggregate=spec, momentum=True)
 
 
 from lidfl.methods import rivals  # noqa: E402, F401 - registers more methods

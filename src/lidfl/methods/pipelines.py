@@ -29,11 +29,16 @@ class Pipeline:
     rule: Bound[Parameters | Groups]
 
     def candidates(
-        self, updates: Updates, *, num_honest: int, rng: Generator
+        self, updates: Updates, *, num_honest: int, rng: Generator, history: Updates | None = None
     ) -> list[tuple[Parameters, NDArray[np.int64]]]:
-        """What the rule finds: vectors, each with the rows of the updates that went into it."""
+        """What the rule finds: vectors, each with the rows of the updates that went into it.
+
+        `history` holds the sums of all updates of the same clients, where they are kept; only a rule that sees
+        clients' updates as they are can make use of it.
+        """
         if not self.steps:
-            return means_and_members(self.rule(updates, num_honest=num_honest, rng=rng), updates)
+            known = dict(num_honest=num_honest, rng=rng, history=history)
+            return means_and_members(self.rule(updates, **known), updates)
         usable = finite_rows(updates)
         holds = np.eye(len(updates), dtype=bool)[usable if isinstance(usable, slice) else usable.cpu().numpy()]
         updates = updates[usable]
@@ -46,6 +51,11 @@ class Pipeline:
             updates, holds = mixed(updates, weights), (weights > 0) @ holds
         found = means_and_members(self.rule(updates, num_honest=num_honest, rng=rng), updates)
         return [(vector, np.flatnonzero(holds[members].any(0))) for vector, members in found]
+
+    @property
+    def remembers(self) -> bool:
+        """Whether its rule looks at sums over rounds."""
+        return not self.steps and bool(self.rule.options.get("memory"))
 
     def vector(self, updates: Updates, *, num_honest: int, rng: Generator) -> Parameters:
         """What the rule finds, or the first of it."""

@@ -91,7 +91,7 @@ def from_aggregator(aggregate: Aggregate | Pipeline, gathered: Gathered) -> list
     """For each parent, an aggregator's vector, or one or all of its groups' means (paper, appendix B.6)."""
     proposed = []
     for parent, senders, updates in gathered.by_parent():
-        found = _candidates(aggregate, updates, gathered)
+        found = _candidates(aggregate, updates, senders, gathered)
         if not gathered.rules.every_group:
             found = [found[int(gathered.rng.integers(len(found)))]]
         for update, rows in found:
@@ -101,11 +101,14 @@ def from_aggregator(aggregate: Aggregate | Pipeline, gathered: Gathered) -> list
 
 
 def _candidates(
-    aggregate: Aggregate | Pipeline, updates: Updates, gathered: Gathered
+    aggregate: Aggregate | Pipeline, updates: Updates, senders: Sequence[Client], gathered: Gathered
 ) -> list[tuple[Parameters, NDArray[np.int64]]]:
     """What an aggregator finds, and the rows that went into it."""
     if isinstance(aggregate, Pipeline):
-        return aggregate.candidates(updates, num_honest=gathered.rules.num_honest, rng=gathered.rng)
+        memory = gathered.models.memory if aggregate.remembers else None
+        history = None if memory is None else memory[list(senders)]
+        honest = gathered.rules.num_honest
+        return aggregate.candidates(updates, num_honest=honest, rng=gathered.rng, history=history)
     return means_and_members(aggregate(updates, num_honest=gathered.rules.num_honest, rng=gathered.rng), updates)
 
 

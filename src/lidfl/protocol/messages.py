@@ -125,6 +125,8 @@ class Trained:
 
     parent: Position
     update: Parameters
+    new: bool = False
+    """Whether somebody else had its number before: then nothing that is remembered of it holds."""
 
 
 @dataclass(frozen=True)

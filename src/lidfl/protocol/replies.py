@@ -35,7 +35,7 @@ def valid_updates(
             models.parameters[reply.parent] + reply.update
         ):  # a finite update may overflow its parent
             raise Malformed("not finite")
-        return Trained(reply.parent, reply.update.detach())
+        return Trained(reply.parent, reply.update.detach(), reply.new is True)
 
     return _collect(replies, list(offers), check)
 

@@ -13,7 +13,7 @@ from lidfl.protocol.messages import Birth, Choose, ModelList, Outcome, Proposed,
 from lidfl.protocol.proposing import propose, sample
 from lidfl.protocol.replies import all_finite, first_choices, valid_ballots, valid_updates
 from lidfl.protocol.rules import Gathered, Rules
-from lidfl.types import Ballot, Client, Position
+from lidfl.types import Ballot, Client, Models, Position
 
 
 def lid_round(
@@ -65,7 +65,7 @@ def in_form(trained: Mapping[Client, Trained], models: ModelList, rules: Rules) 
     parents = models.parameters[[sent.parent for sent in trained.values()]]
     grown = parents + torch.stack([sent.update for sent in trained.values()])
     steps = zip(trained.items(), rules.canonical(grown) - parents, strict=True)
-    return {c: Trained(sent.parent, step) if all_finite(step) else sent for (c, sent), step in steps}
+    return {c: replace(sent, update=step) if all_finite(step) else sent for (c, sent), step in steps}
 
 
 def unplayed(round_index: int, models: ModelList, rejected: Counter[str]) -> Outcome:
@@ -98,11 +98,28 @@ def single_round(
     trained, unusable = valid_updates((yield Train(round_index, models, offers)), offers, models)
     if unusable["missing"] == len(offers):
         return unplayed(round_index, models, unusable)
+    models = replace(models, memory=remembered(models, trained, clients, rules))
     gathered = Gathered(round_index, models, trained, clients, rng, rules)
     proposed, undecided = yield from propose(gathered, rules.proposals)
     candidates = models.with_new(proposed)
     survivors = candidates.without([0]) if proposed else models
     return Outcome(survivors, _record(round_index, candidates, survivors, proposed, [], unusable + undecided))
+
+
+def remembered(
+    models: ModelList, trained: Mapping[Client, Trained], clients: Sequence[Client], rules: Rules
+) -> Models | None:
+    """What is kept of each client once it has sent an update, one row each; of somebody new, nothing before it."""
+    if not rules.remembers:
+        return models.memory
+    rows = models.parameters.new_zeros(len(clients), models.parameters.shape[1])
+    rows = rows if models.memory is None else models.memory.clone()
+    largest = torch.finfo(rows.dtype).max
+    for client, sent in trained.items():
+        starts_anew = sent.new or rules.remembers == "last"
+        total = sent.update if starts_anew else rows[client] + sent.update
+        rows[client] = total.clamp(-largest, largest)
+    return rows
 
 
 def local_round(

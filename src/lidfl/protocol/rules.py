@@ -59,6 +59,8 @@ class Rules:
     """How many models the list is to have; None for as many as it has."""
     num_honest: int = 1
     """How many of those who train are taken to be honest."""
+    remembers: str = ""
+    """What is kept of each client from round to round: nothing, its `last` update, or the `sum` of all of them."""
     canonical: Canonical | None = None
     """How models are brought into one form as they enter; None if they are taken as they are."""
 

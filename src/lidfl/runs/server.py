@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lidfl.methods.elections import SINGLE_CHOICE, election
-from lidfl.methods.proposals import resolve_proposals
+from lidfl.methods.proposals import pipelines_of, resolve_proposals
 from lidfl.protocol import Canonical, ModelList, Round, Rules
 from lidfl.seeds import rng_for
 from lidfl.settings.experiment import Experiment
@@ -47,12 +47,13 @@ def first_list(experiment: Experiment, parameters: Parameters) -> ModelList:
 
 def rules_of(experiment: Experiment, canonical: Canonical | None = None) -> Rules:
     """What the settings say about a round."""
+    aggregate = experiment.plays.aggregate or experiment.proposal
     all_train = experiment.compares_updates or not experiment.keeps_list
     workers = experiment.workers or (experiment.num_clients if all_train else experiment.candidates)
     return Rules(
         elect=election.resolve(experiment.election),
         ranked=experiment.election not in SINGLE_CHOICE,
-        proposals=resolve_proposals(experiment.plays.aggregate or experiment.proposal),
+        proposals=resolve_proposals(aggregate),
         candidates=experiment.candidates,
         every_group=experiment.groups == "all",
         favourite_parents=experiment.parent == "favourite",
@@ -61,5 +62,14 @@ def rules_of(experiment: Experiment, canonical: Canonical | None = None) -> Rule
         voters=experiment.voters or None,
         seats=experiment.list_size,
         num_honest=max(1, workers * experiment.assumed_honest // experiment.num_clients),
+        remembers=remembered_of(experiment),
         canonical=canonical,
     )
+
+
+def remembered_of(experiment: Experiment) -> str:
+    """What a single model's server keeps of each client: what it last sent, sums over rounds, or nothing."""
+    if experiment.client_momentum:
+        return "last"
+    rules = pipelines_of(experiment.plays.aggregate) if experiment.plays.aggregate else []
+    return "sum" if any(rule.remembers for rule in rules) else ""

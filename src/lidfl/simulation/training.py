@@ -46,13 +46,36 @@ class Training:
             pull = None if request.anchor is None else Pull(models[request.anchor], request.pull)
             for group, alike in shop.alike(jobs, models, request.round_index, "batch", shop.work.steps, pull):
                 trained |= dict(zip(group, shop.engine(alike), strict=True))
+            trained = self._running(trained, request.models)
             sent = {c: trained[c, parents[c]] for c in workers if (c, parents[c]) in trained}
             sent |= {client: torch.zeros_like(models[0]) for client in idle}
             if self.workshop.send or not self.poisons_data:
                 for parent in sorted({parents[client] for client in attackers}):
                     accomplices = [client for client in attackers if parents[client] == parent]
                     sent |= self._forged(trained, accomplices, parent, request, preferred)
-            return [(client, Trained(parents[client], sent[client])) for client in workers]
+            new = self._returned(request.round_index)
+            return [(client, Trained(parents[client], sent[client], client in new)) for client in workers]
+
+    def _returned(self, round_index: int) -> frozenset[Client]:
+        """The Byzantine clients who left and are back as new ones."""
+        churn = self.experiment.churn
+        return self.cast.byzantine if churn and round_index and round_index % churn == 0 else frozenset()
+
+    def _running(self, trained: dict[Job, Parameters], models: ModelList) -> dict[Job, Parameters]:
+        """What clients trained as running means, if they send these: m ← βm + (1 − β)u (Farhadkhani et al. 2022).
+
+        What each last sent is remembered with the list; a client of a real federation would keep it itself. Where
+        Byzantine clients look at an update of their own, it goes on from the honest mean, which they know.
+        """
+        share = self.experiment.client_momentum
+        if not share:
+            return trained
+        before = models.memory
+        if before is None:
+            before = torch.zeros(self.experiment.num_clients, models.parameters.shape[1]).to(models.parameters)
+        common = before[self.cast.honest].mean(0)
+        last = {job: common if job[0] in self.cast.byzantine else before[job[0]] for job in trained}
+        return {job: share * last[job] + (1 - share) * update for job, update in trained.items()}
 
     def _parents(self, request: Train) -> dict[Client, Position]:
         """Which of the models that it is offered each client trains.

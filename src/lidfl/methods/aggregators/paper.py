@@ -27,7 +27,7 @@ Groups: TypeAlias = list[NDArray[np.int64]]
 P = ParamSpec("P")
 
 aggregator: Registry[Parameters | Groups] = Registry(
-    "aggregator", frozenset({"num_honest", "rng"}), given=("updates",)
+    "aggregator", frozenset({"num_honest", "rng", "history"}), given=("updates",)
 )
 
 

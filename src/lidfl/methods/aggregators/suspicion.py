@@ -57,13 +57,15 @@ def flame(updates: Updates, *, rng: Generator, noise: float = 0.001) -> Paramete
 
 @aggregator
 @sound
-def foolsgold(updates: Updates) -> Parameters:
+def foolsgold(updates: Updates, *, history: Updates | None = None, memory: bool = False) -> Parameters:
     """FoolsGold: who is most like another counts least, since Sybils are alike (Fung et al. 2020).
 
     vᵢ = max cos(uᵢ, uⱼ); where vⱼ > vᵢ the cosine is pardoned by vᵢ/vⱼ; αᵢ = 1 − max cos, scaled to at most 0.99;
-    the weight is ln(α/(1 − α)) + ½ within [0, 1]. The paper compares sums over rounds, this one round's updates.
+    the weight is ln(α/(1 − α)) + ½ within [0, 1]. The paper compares sums over rounds, as this does with `memory`
+    where it makes the one model; else one round's updates.
     """
-    alike = cosines(gram(updates))
+    known = history is not None and memory and len(history) == len(updates)
+    alike = cosines(gram(history if history is not None and known else updates))
     np.fill_diagonal(alike, 0)
     closest = alike.max(1)
     with np.errstate(divide="ignore", invalid="ignore"):
