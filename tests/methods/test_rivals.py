@@ -19,6 +19,7 @@ from lidfl.methods.rivals.baffle import errors_by_class, looks_poisoned, outlier
 from lidfl.methods.rivals.flcert import certified
 from lidfl.methods.rivals.fltrust import trust
 from lidfl.methods.rivals.optfil import inside_and_outside
+from lidfl.methods.rivals.semi_verified import semi_verified_mean
 from lidfl.protocol import (
     SERVER,
     Choose,
@@ -40,7 +41,7 @@ from lidfl.simulation.training import spread
 from lidfl.types import Client
 from tests.twin import tiny
 
-RIVALS = ["baffle", "basil", "ditto", "fedgreed", "flcert", "fltrust", "ifca", "optfil", "zeno"]
+RIVALS = ["baffle", "basil", "ditto", "fedgreed", "flcert", "fltrust", "ifca", "optfil", "semi_verified", "zeno"]
 
 
 @dataclass
@@ -129,6 +130,21 @@ def test_zeno_keeps_as_many_as_are_honest_by_loss_and_length() -> None:
     assert values(play("zeno", line, 3, 2)) == [0.95]
     assert values(play("zeno", line, 3, 1)) == [1.1]
     assert values(play("zeno:rho=1", line, 3, 1)) == [0.8]
+
+
+def test_where_updates_differ_most_the_semi_verified_mean_is_the_servers() -> None:
+    """Along x clients are at ±9, far more apart than the server's own; along y they agree, within what it allows."""
+    updates = torch.tensor([[9.0, 1.0, 0], [-9.0, 1.0, 0], [9.0, 1.2, 0], [9.0, 0.8, 0]])
+    own = torch.tensor([[0.3, 5.0, 0], [0.5, 5.2, 0], [0.4, 4.8, 0]])
+    found = semi_verified_mean(updates, own, honest=0.5, slack=4.0)
+    torch.testing.assert_close(found, torch.tensor([0.4, 1.0, 0.0]), atol=1e-3, rtol=0)
+
+
+def test_a_semi_verified_mean_of_clients_that_agree_is_theirs() -> None:
+    rng = default_rng(0)
+    updates, own = (torch.from_numpy(rng.normal(size=(n, 5), scale=0.1)).float() for n in (9, 6))
+    found = semi_verified_mean(updates, own + 3, honest=0.5, slack=20.0)
+    torch.testing.assert_close(found, updates.mean(0))
 
 
 def test_in_ifca_every_model_steps_by_the_updates_of_those_who_like_it_best() -> None:
@@ -323,7 +339,7 @@ def better(method: str, tmp_path: Path, **settings: Any) -> float:
     )
 
 
-@pytest.mark.parametrize("method", ["basil", "fedgreed", "zeno", "fltrust"])
+@pytest.mark.parametrize("method", ["basil", "fedgreed", "zeno", "fltrust", "semi_verified"])
 def test_own_or_clean_data_outlives_a_majority(method: str, tmp_path: Path) -> None:
     assert better(method, tmp_path, attack="sign_flip", local_steps=10) > 0.7
 
@@ -340,7 +356,7 @@ def test_what_goes_by_a_majority_falls_with_it(method: str, tmp_path: Path) -> N
         (dict(method="ditto:rule=krumm"), "unknown aggregator 'krumm'"),
         (dict(method="lidfl:q=3"), "method 'lidfl' takes no options"),
         (dict(method="ifca:clusters=-1"), "list_size must be at least 1"),
-        (dict(method="lidfl", server_samples=50), "server_samples goes with fltrust, fedgreed and zeno"),
+        (dict(method="lidfl", server_samples=50), "server_samples goes with fltrust, fedgreed, zeno"),
         (dict(method="zeno", server_samples=-1), "server_samples must be 0"),
         (dict(method="zeno", server_bias=2.0), "server_bias must be in"),
         (dict(method="zeno", election="ranked"), "election goes with method = lidfl; leave it out with zeno"),

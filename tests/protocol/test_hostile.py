@@ -69,7 +69,7 @@ class Hostile:
             case ServerLosses():
                 return [(SERVER, np.array([loss(model) for model in request.models]))]
             case ServerTrains():
-                return [(SERVER, (TARGET - request.model) / 2)]
+                return [(SERVER, (TARGET - request.model) / (2 + request.part))]
 
     def trained(self, client: Client, request: Train) -> Trained:
         offer, models = request.offers[client], request.models.parameters
@@ -187,7 +187,7 @@ def test_a_single_model_stays_finite_whatever_is_sent(name: str) -> None:
 
 
 RIVALS = ["baffle", "basil", "ditto", "ditto:pull=1,rule=cwm", "fedgreed", "flcert", "fltrust", "ifca:clusters=3"]
-RIVALS += ["ifca:rule=krum", "local", "optfil", "zeno"]
+RIVALS += ["ifca:rule=krum", "local", "optfil", "semi_verified", "zeno"]
 
 
 @pytest.mark.parametrize("spec", RIVALS)

@@ -193,6 +193,8 @@ class ServerTrains:
 
     round_index: int
     model: Parameters
+    part: int = 0
+    """Which of several trainings in a round it is: each has its own batches."""
 
 
 SERVER: Client = -1

@@ -147,7 +147,7 @@ def check_list(experiment: Experiment) -> None:
         raise LidflError(f"client_momentum goes with an aggregator, such as cwm; leave it out with {method}")
     for name in ("server_samples", "server_bias"):
         if experiment.plays.needs != SERVER_DATA and getattr(experiment, name) != neutral[name]:
-            raise LidflError(f"{name} goes with fltrust, fedgreed and zeno; leave it out with {method}")
+            raise LidflError(f"{name} goes with fltrust, fedgreed, zeno, semi_verified, not with {method}")
     for name in LIST_SETTINGS:
         if name not in heeds and name != "list_size" and getattr(experiment, name) != neutral[name]:
             raise LidflError(f"{name} goes with method = lidfl; leave it out with {method}")

@@ -42,10 +42,11 @@ class ServerSet:
             every = (image_losses(self.judges.validation.logits(model, images), labels) for model in models)
             return finite_or_inf(torch.stack([losses.double().mean() for losses in every]))
 
-    def trained(self, model: Parameters, round_index: int) -> Parameters:
+    def trained(self, model: Parameters, round_index: int, part: int = 0) -> Parameters:
         """What a model gains by one local training, as a client makes it."""
         (images, labels), shop = self.held, self.workshop
-        rows = draw_batches(len(labels), shop.work, rng_for(self.experiment.seed, "server batch", round_index))
+        rng = rng_for(self.experiment.seed, "server batch", round_index, part)
+        rows = draw_batches(len(labels), shop.work, rng)
         batches = torch.from_numpy(rows).to(labels.device)
         with self.judges.stopwatch.timed("training"):
             return local_update(shop.network, model, images, labels, batches, shop.work)

@@ -180,7 +180,9 @@ class SimulatedRound:
             case ServerLosses():
                 return [(SERVER, self.simulator.server_set.losses(request.models))]
             case ServerTrains():
-                return [(SERVER, self.simulator.server_set.trained(request.model, request.round_index))]
+                return [
+                    (SERVER, self.simulator.server_set.trained(request.model, request.round_index, request.part))
+                ]
             case Choose() | Vote() | Validate() if not self._there(request):
                 return []
             case Validate():

@@ -11,6 +11,7 @@ from lidfl.protocol import Birth, ModelList, Outcome
 from lidfl.runs.directory import Summary
 from lidfl.runs.record import Findings, finite
 from lidfl.simulation.cast import Cast
+from lidfl.simulation.certifying import certificate
 from lidfl.simulation.deploying import Deployment
 from lidfl.simulation.judging import Judges
 from lidfl.types import Client
@@ -54,7 +55,9 @@ class Auditor:
             **self._class_result(models),
             "validation_loss": finite(self.judges.losses(models, self.cast.audience).mean(0).min()),
             "per_model_accuracy": {str(m): float(a) for m, a in zip(models.ids, accuracies, strict=True)},
-        } | self._success_result(models)
+            **self._success_result(models),
+            **(certificate(models, self.judges, self.cast) if self._votes_by_majority else {}),
+        }
 
     def accuracies(self, models: ModelList) -> NDArray[np.float64]:
         """The test accuracy of every model for each client of the audience, (clients, models)."""
@@ -76,6 +79,11 @@ class Auditor:
     def _honest(self) -> list[Client]:
         """The honest clients over whom results are averaged."""
         return [client for client in self.cast.audience.tolist() if client not in self.cast.byzantine]
+
+    @property
+    def _votes_by_majority(self) -> bool:
+        """Whether the method would have a list's models vote on each image, and certify it."""
+        return self.deployment.experiment.plays.name == "flcert"
 
     def _deployed_result(self, models: ModelList) -> Summary:
         """What honest clients get: on average, at worst, and how much it differs between them."""

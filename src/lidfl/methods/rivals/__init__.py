@@ -8,7 +8,7 @@
 | `flcert` | a model for each small group | groups without attackers; a client picks |
 | `optfil` | one model | two candidates and a vote |
 | `baffle` | one model, and those before it | validators reject what moves oddly |
-| `fltrust`, `fedgreed`, `zeno` | one model | the server's own clean images |
+| `fltrust`, `fedgreed`, `zeno`, `semi_verified` | one model | the server's own clean images |
 
 Each is the generator of a round. Where a paper judges by mini-batches of training data, a client's validation data
 judges here, as everywhere; local training is that of the experiment.
@@ -23,5 +23,6 @@ from lidfl.methods.rivals import (  # noqa: F401 - importing a method registers 
     fltrust,
     ifca,
     optfil,
+    semi_verified,
     zeno,
 )
