@@ -133,7 +133,7 @@ def test_zeno_keeps_as_many_as_are_honest_by_loss_and_length() -> None:
 
 
 def test_where_updates_differ_most_the_semi_verified_mean_is_the_servers() -> None:
-    """Along x clients are at ±9, far more apart than the server's own; along y they agree, within what it allows."""
+    """Along x clients are at ±9, much farther apart than the server's own; along y they agree well enough."""
     updates = torch.tensor([[9.0, 1.0, 0], [-9.0, 1.0, 0], [9.0, 1.2, 0], [9.0, 0.8, 0]])
     own = torch.tensor([[0.3, 5.0, 0], [0.5, 5.2, 0], [0.4, 4.8, 0]])
     found = semi_verified_mean(updates, own, honest=0.5, slack=4.0)
@@ -203,6 +203,14 @@ def changes(counts: np.ndarray[Any, Any], label: int, bad: int, to: int) -> bool
     turned[label] -= moved
     turned[to] += moved
     return bool(turned.argmax() != label)
+
+
+def test_at_a_malicious_majority_nothing_is_certain(tmp_path: Path) -> None:
+    settings = dict(method="flcert:groups=7", model="lr", attack="none", rounds=10, local_steps=10)
+    bad = run(tiny(**settings, out=str(tmp_path / "bad")))
+    good = run(tiny(**settings, byzantine_fraction=0.15, out=str(tmp_path / "good")))
+    assert bad["certified_accuracy"] == 0 < bad["vote_accuracy"]
+    assert 0.3 < good["certified_accuracy"] < good["vote_accuracy"]
 
 
 def test_optfil_finds_the_tightest_ball_and_what_lies_outside_one_of_the_bad() -> None:

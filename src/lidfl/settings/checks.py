@@ -69,14 +69,6 @@ def check_numbers(experiment: Experiment) -> None:
     assumed = experiment.assumed_byzantine_fraction
     if not (assumed == -1 or 0 <= assumed < 1):
         raise LidflError(f"assumed_byzantine_fraction must be in [0, 1), or -1 for what it is, not {assumed}")
-    if not 0 <= experiment.client_momentum < 1:
-        raise LidflError(f"client_momentum must be in [0, 1), not {experiment.client_momentum}")
-    if experiment.churn < 0:
-        raise LidflError(f"churn must be 0 (never) or more rounds, not {experiment.churn}")
-    if experiment.server_samples < 0:
-        raise LidflError(f"server_samples must be 0 (as a client has) or more, not {experiment.server_samples}")
-    if not 0 <= experiment.server_bias <= 1:
-        raise LidflError(f"server_bias must be in [0, 1], not {experiment.server_bias}")
     if not 0 < experiment.availability <= 1:
         raise LidflError(f"availability must be in (0, 1], not {experiment.availability}")
     if not (experiment.reach >= 0 and math.isfinite(experiment.reach)):
@@ -87,6 +79,26 @@ def check_numbers(experiment: Experiment) -> None:
         raise LidflError(f"learning_rate must be positive and at most {FASTEST}, not {experiment.learning_rate}")
     if not 0 <= experiment.momentum < 1:
         raise LidflError(f"momentum must be in [0, 1), not {experiment.momentum}")
+
+
+def check_rivals(experiment: Experiment) -> None:
+    """Refuse numbers out of range, or without effect, that only some methods heed."""
+    if not 0 <= experiment.client_momentum < 1:
+        raise LidflError(f"client_momentum must be in [0, 1), not {experiment.client_momentum}")
+    if experiment.churn < 0:
+        raise LidflError(f"churn must be 0 (never) or more rounds, not {experiment.churn}")
+    if experiment.server_samples < 0:
+        raise LidflError(f"server_samples must be 0 (as a client has) or more, not {experiment.server_samples}")
+    if not 0 <= experiment.server_bias <= 1:
+        raise LidflError(f"server_bias must be in [0, 1], not {experiment.server_bias}")
+    if experiment.client_momentum and not experiment.plays.momentum:
+        raise LidflError(f"client_momentum goes with an aggregator, such as cwm, not with {experiment.method}")
+    neutral = {setting.name: setting.metadata["neutral"] for setting in fields(experiment)}
+    for name in ("server_samples", "server_bias"):
+        if experiment.plays.needs != SERVER_DATA and getattr(experiment, name) != neutral[name]:
+            raise LidflError(
+                f"{name} goes with fltrust, fedgreed, zeno, semi_verified, not with {experiment.method}"
+            )
 
 
 def check_names(experiment: Experiment) -> None:
@@ -143,11 +155,6 @@ def check_list(experiment: Experiment) -> None:
             "vote all good ones out; to see that happen set unsafe_list=True"
         )
     neutral = {setting.name: setting.metadata["neutral"] for setting in fields(experiment)}
-    if experiment.client_momentum and not experiment.plays.momentum:
-        raise LidflError(f"client_momentum goes with an aggregator, such as cwm; leave it out with {method}")
-    for name in ("server_samples", "server_bias"):
-        if experiment.plays.needs != SERVER_DATA and getattr(experiment, name) != neutral[name]:
-            raise LidflError(f"{name} goes with fltrust, fedgreed, zeno, semi_verified, not with {method}")
     for name in LIST_SETTINGS:
         if name not in heeds and name != "list_size" and getattr(experiment, name) != neutral[name]:
             raise LidflError(f"{name} goes with method = lidfl; leave it out with {method}")

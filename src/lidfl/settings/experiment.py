@@ -110,6 +110,7 @@ class Experiment:
         checks.check_names(self)
         checks.check_run_name(self.name)
         checks.check_list(self)
+        checks.check_rivals(self)
         checks.check_search(self)
 
     @property

@@ -28,8 +28,8 @@ def semi_verified(
     """Semi-verified: where updates differ most the server's own mean, elsewhere that of clients (ours, 2023).
 
     The idea is from the abstract of Zhao and Wan, "High dimensional distributed gradient descent with arbitrary
-    number of Byzantine attackers"; how it is done, in `semi_verified_mean`, is our reconstruction. The server trains
-    a few times on its own images, with other batches each time.
+    number of Byzantine attackers"; how it is done, in `semi_verified_mean`, is our reconstruction. The server
+    trains a few times on its own images, with other batches each time.
     """
     trained, unusable = yield from train_all(round_index, models, clients)
     if not trained:
