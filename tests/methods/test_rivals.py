@@ -363,7 +363,8 @@ def test_what_goes_by_a_majority_falls_with_it(method: str, tmp_path: Path) -> N
         (dict(method="ifca:cluster=3"), "method 'ifca' has no option 'cluster'; it takes clusters, rule"),
         (dict(method="ditto:rule=krumm"), "unknown aggregator 'krumm'"),
         (dict(method="lidfl:q=3"), "method 'lidfl' takes no options"),
-        (dict(method="ifca:clusters=-1"), "list_size must be at least 1"),
+        (dict(method="ifca:clusters=-1"), "clusters must be 0 (as many as LiD-FL has models) or more, not -1"),
+        (dict(method="flcert:groups=-2"), "groups must be 0 (groups of three) or more, not -2"),
         (dict(method="lidfl", server_samples=50), "server_samples goes with fltrust, fedgreed, zeno"),
         (dict(method="zeno", server_samples=-1), "server_samples must be 0"),
         (dict(method="zeno", server_bias=2.0), "server_bias must be in"),
@@ -383,10 +384,10 @@ def test_an_inner_rule_beyond_its_range_says_so() -> None:
 
 def test_real_nodes_refuse_what_only_a_simulation_has() -> None:
     server = pytest.importorskip("lidfl.flower.server")
-    check: Callable[[Experiment], None] = server.check_what_nodes_can
+    check: Callable[[Experiment, object], None] = server.check_what_nodes_can
     with pytest.raises(LidflError, match="fltrust needs clean images at the server: only a simulation has that"):
-        check(Experiment(method="fltrust"))
-    check(Experiment(method="ifca:clusters=3"))
+        check(Experiment(method="fltrust"), server.Control())
+    check(Experiment(method="ifca:clusters=3"), server.Control())
 
 
 def test_every_method_is_listed_with_its_options() -> None:

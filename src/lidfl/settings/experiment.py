@@ -79,13 +79,9 @@ class Experiment:
     unsafe_list: bool = option("allow a list on which the others can vote all good models out", False)
     availability: float = option("how much of the time those who come and go are there", 1.0)
     absent: str = option("who comes and goes: honest, byzantine (when it suits them), or both", "both")
-    client_momentum: float = option(
-        "β, clients of a single model send the running mean of their updates (0: each by itself)", 0.0
-    )
+    client_momentum: float = option("β, clients of a single model send running means of updates (0: none)", 0.0)
     churn: int = option("Byzantine clients leave and return as new ones every so many rounds (0: never)", 0)
-    server_samples: int = option(
-        "clean images that the server holds, for methods that need some (0: as a client has for validation)", 100
-    )
+    server_samples: int = option("clean images at the server, where needed (0: as a client validates with)", 100)
     server_bias: float = option("share of the server's images that are of one class (0: as they come)", 0.0)
     rounds: int = option("T, how many rounds")
     local_steps: int = option("τ, gradient steps of one local training")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from lidfl.errors import LidflError
 from lidfl.methods.method import method
 from lidfl.methods.rivals.steps import aggregated, idle, share_honest, train
 from lidfl.protocol import ModelList, Round, Rules, succeed
@@ -18,6 +19,8 @@ Counts = NDArray[np.int64]
 
 def as_many_groups(clients: int, _honest: int, groups: int) -> int:
     """As many models as groups were asked for, or as groups of three need."""
+    if groups < 0:
+        raise LidflError(f"groups must be 0 (groups of three) or more, not {groups}")
     return min(groups or -(-clients // 3), clients)
 
 

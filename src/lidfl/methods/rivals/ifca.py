@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lidfl.errors import LidflError
 from lidfl.methods.method import method, shortest_list
 from lidfl.methods.rivals.steps import aggregated, idle, share_honest, train
 from lidfl.protocol import ModelList, Round, Rules, succeed
@@ -14,6 +15,8 @@ from lidfl.types import Client
 
 def as_many_clusters(clients: int, honest: int, clusters: int) -> int:
     """As many models as were asked for, or as LiD-FL's shortest list has, and two at least."""
+    if clusters < 0:
+        raise LidflError(f"clusters must be 0 (as many as LiD-FL has models) or more, not {clusters}")
     return clusters or max(2, shortest_list(clients, honest))
 
 
