@@ -122,3 +122,13 @@ def find_files(folder: Path, name: str) -> list[Path]:
         folders[:] = sorted(inner for inner in folders if not inner.startswith("."))
         found += [Path(place, name)] if name in files else []
     return sorted(found)
+
+
+def toml_value(value: str | int | float | bool) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    # A JSON string is a TOML string, but for DEL, which only TOML wants escaped.
+    return (
+        json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") if isinstance(value, str) else repr(value)
+    )

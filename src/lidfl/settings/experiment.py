@@ -5,7 +5,6 @@ experiment has every value filled in, has been checked, and says all that is nee
 """
 
 import difflib
-import json
 import logging
 import math
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lidfl.data import dealt_by_itself
 from lidfl.errors import LidflError
-from lidfl.files import read_toml
+from lidfl.files import read_toml, toml_value
 from lidfl.learning.models import own_file
 from lidfl.methods.elections import SINGLE_CHOICE
 from lidfl.methods.method import PAPER, Method, known_method, shortest_list, single_model
@@ -205,7 +204,7 @@ class Experiment:
 
     def to_toml(self) -> str:
         """The settings as TOML, which `from_toml` reads back to an equal experiment."""
-        return "".join(f"{f.name} = {_toml_value(getattr(self, f.name))}\n" for f in fields(self))
+        return "".join(f"{f.name} = {toml_value(getattr(self, f.name))}\n" for f in fields(self))
 
     def differences(self, other: "Experiment") -> list[str]:
         """The names of the settings in which two experiments differ."""
@@ -290,12 +289,3 @@ def _share(fraction: float, number: int) -> int:
 def _name(spec: str) -> str:
     """The part of a spec before its options."""
     return spec.partition(":")[0]
-
-
-def _toml_value(value: str | int | float | bool) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    # A JSON string is a TOML string, but for DEL, which only TOML wants escaped.
-    return (
-        json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") if isinstance(value, str) else repr(value)
-    )
