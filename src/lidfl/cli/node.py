@@ -10,11 +10,12 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
+from lidfl.cli.hosted import Hosted
 from lidfl.errors import LidflError
 
 
 @dataclass(kw_only=True)
-class Node:
+class Node(Hosted):
     """Be a node of a federation: Flower's SuperNode with keys, quick client apps and a check of who asks."""
 
     action: Annotated[Literal["init", "up"], tyro.conf.Positional]
@@ -42,17 +43,8 @@ class Node:
     insecure: bool = False
     """Without TLS and without a key."""
 
-    def __call__(self) -> None:
-        """Make a key, or take part."""
-        from lidfl.flower import require_flower
-
-        require_flower()
-        if self.action == "init":
-            self._init()
-        else:
-            self._up()
-
-    def _init(self) -> None:
+    def init(self) -> None:
+        """Make a key."""
         from lidfl.flower.credentials import make_node_key
 
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +54,8 @@ class Node:
         text = f"send {self.folder / 'node.key.pub'} to the server; ask it for ca.crt and signing.key.pub"
         Console().print(text, highlight=False, soft_wrap=True)
 
-    def _up(self) -> None:
+    def up(self) -> None:
+        """Take part until stopped."""
         from lidfl.flower.hosting import environment, needed, private_folder, start_nursery
 
         if not self.server:

@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
+from lidfl.cli.hosted import Hosted
 from lidfl.errors import LidflError
 
 
 @dataclass(kw_only=True)
-class Server:
+class Server(Hosted):
     """Be the server of a federation: Flower's SuperLink on loopback, with keys, a roll of nodes, and a run."""
 
     action: Annotated[Literal["init", "up"], tyro.conf.Positional]
@@ -32,17 +33,8 @@ class Server:
     insecure: bool = False
     """Without TLS and without node keys."""
 
-    def __call__(self) -> None:
-        """Make what a server needs, or serve."""
-        from lidfl.flower import require_flower
-
-        require_flower()
-        if self.action == "init":
-            self._init()
-        else:
-            self._up()
-
-    def _init(self) -> None:
+    def init(self) -> None:
+        """Make keys, certificates and the proxy's configuration."""
         from lidfl.flower.credentials import make_certificates
         from lidfl.flower.serving import write_proxy
         from lidfl.flower.signing import make_server_key
@@ -59,7 +51,8 @@ class Server:
         give += f"and put its node.key.pub into {self.folder / 'nodes'} under a name of its own"
         Console().print(give, highlight=False, soft_wrap=True)
 
-    def _up(self) -> None:
+    def up(self) -> None:
+        """Serve until stopped."""
         from lidfl.flower.hosting import environment, link_arguments, needed
 
         files = [self.folder / "signing.key"]

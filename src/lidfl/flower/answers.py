@@ -5,20 +5,21 @@ lost them says so and is sent them again.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 import torch
+from flwr.app import RecordDict
 
 from lidfl.errors import LidflError
 from lidfl.flower.codec import Ask, Reply, Unreadable, Vector, Work, content_hash, new_salt, pack_ask, read_reply
-from lidfl.flower.exchange import NodeId
+from lidfl.flower.exchange import NodeId, TakeLate
 from lidfl.flower.fleet import Fleet
 from lidfl.flower.members import Members
 from lidfl.protocol import Choose, Replies, Request, Train, Trained, Vote
 from lidfl.settings.experiment import Experiment
-from lidfl.types import Client, Models, Position
+from lidfl.types import Ballot, Client, Models, Position
 
 Asks: TypeAlias = dict[Client, Ask]
 MESSAGE_TYPE = {"train": "train", "choose": "evaluate", "vote": "evaluate"}
@@ -48,6 +49,11 @@ class Answers:
         self.work = work_of(experiment)
         self.held: defaultdict[Client, set[str]] = defaultdict(set)
         """The models that each client has, as far as it has confirmed them."""
+        self.overdue: dict[Client, tuple[str, ...]] = {}
+        """Ballots that came too late for their vote, by the names of models; they count for the next."""
+        self.votes = 0
+        self.last_ballot: dict[Client, int] = {}
+        """In which vote each client has cast the last ballot that has come."""
         self.trainers: dict[Client, NodeId] = {}
         """Who was asked to train last."""
 
@@ -84,10 +90,44 @@ class Answers:
             for client in request.voters
         }
         replies = list(self._exchange(asks, named))
-        if kind == "vote":  # what is no candidate any more, a client forgets
-            for client in asks:
+        ballots = [
+            (client, reply.ballot if reply and reply.kind == "ballot" else None) for client, reply in replies
+        ]
+        if kind == "vote":
+            self.last_ballot |= {client: self.votes for client, ballot in ballots if ballot is not None}
+            ballots += self._overdue_ballots(asks, {client for client, _ in replies}, named, request.ranks)
+            for client in asks:  # what is no candidate any more, a client forgets
                 self.held[client] &= set(every)
-        return [(client, reply.ballot if reply and reply.kind == "ballot" else None) for client, reply in replies]
+        return ballots
+
+    def _overdue_ballots(
+        self, voters: Iterable[Client], heard: set[Client], named: "NamedModels", ranks: int
+    ) -> list[tuple[Client, Ballot]]:
+        """What is left of late ballots, for voters of whom nothing newer was heard: each counts once."""
+        late = {client: self.overdue.pop(client) for client in voters if client in self.overdue}
+        places = {name: place for place, name in reversed(list(enumerate(named.names)))}  # of equals the first
+        return [
+            (client, tuple(places[name] for name in names if name in places)[:ranks])
+            for client, names in late.items()
+            if client not in heard
+        ]
+
+    def _take_late(self, clients: Mapping[NodeId, Client], models: Sequence[str]) -> TakeLate:
+        """What is done with a ballot on these models that comes too late."""
+        vote = self.votes
+
+        def take(node: NodeId, content: RecordDict) -> None:
+            try:
+                reply = read_reply(content, dim=0)
+            except Unreadable:
+                return
+            client = clients[node]
+            if reply.kind == "ballot" and vote > self.last_ballot.get(client, -1):
+                self.last_ballot[client] = vote
+                places = [place for place in dict.fromkeys(reply.ballot) if 0 <= place < len(models)]
+                self.overdue[client] = tuple(dict.fromkeys(models[place] for place in places))
+
+        return take
 
     def _exchange(self, asks: Asks, named: "NamedModels") -> Iterator[tuple[Client, Reply | None]]:
         """Every client's reply; None stands for one that makes no sense."""
@@ -113,7 +153,12 @@ class Answers:
             self.trainers = {ask.client: node for node, ask in sent.items()}
         salt = new_salt()  # the same for all, so that a model is stored and uploaded once
         contents = {node: pack_ask(self._with_models(sent[node], named), salt) for node in sorted(sent)}
-        arrived = self.fleet.ask(contents, MESSAGE_TYPE[some.kind], str(some.round_index), 4 * named.dim)
+        late = None
+        if some.kind == "vote":  # what is trained or chosen late is of no use: the list has moved on
+            self.votes += 1
+            late = self._take_late({node: ask.client for node, ask in sent.items()}, some.models)
+        kind, group = MESSAGE_TYPE[some.kind], str(some.round_index)
+        arrived = self.fleet.ask(contents, kind, group, 4 * named.dim, late=late)
         for node, content in arrived:
             ask = sent[node]
             try:

@@ -14,7 +14,7 @@
 import logging
 import secrets
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeAlias
@@ -35,7 +35,11 @@ log = logging.getLogger(__name__)
 FORGED, LATE, FAILED = "forged", "late", "failed"
 TRIES = 2
 """How often a node is asked in whose name somebody else has answered."""
+LATE_LOOK = 1.0
+"""Seconds between two looks into late replies: they are in no hurry, and each look costs a request."""
 NodeId: TypeAlias = int
+TakeLate: TypeAlias = Callable[[NodeId, RecordDict], None]
+"""What is done with a reply that comes when it is not waited for any more."""
 
 
 @dataclass
@@ -73,14 +77,33 @@ class Sent:
     parcel: Parcel | None = None
 
 
+@dataclass
+class Overdue:
+    """A message whose reply is not waited for any more, but may come."""
+
+    sent: Sent
+    most_bytes: int
+    until: float
+    take: TakeLate | None
+    """None if a late reply is of no use."""
+
+
 class Exchange:
     """One request to some nodes, from the first message sent to the last reply waited for."""
 
-    def __init__(self, fleet: "Fleet", questions: Mapping[NodeId, Question], kind: str) -> None:
+    def __init__(
+        self,
+        fleet: "Fleet",
+        questions: Mapping[NodeId, Question],
+        kind: str,
+        deadline: float,
+        late: TakeLate | None = None,
+    ) -> None:
         self.fleet = fleet
         self.questions = questions
         self.kind = kind
-        self.deadline = fleet.limits.deadline
+        self.deadline = deadline
+        self.late = late
         self.debtors = fleet.patience.in_debt.intersection(questions)
         if len(questions) > 1 and len(questions) - len(self.debtors) < fleet.patience.enough(len(questions)):
             self.debtors = set()  # without them there would not be enough
@@ -96,6 +119,7 @@ class Exchange:
         while self.waiting or self.out:
             self._send()
             self._look()
+            self._open_late(monotonic())
             for name, sent in list(self.out.items()):
                 content = self._open(name, sent)
                 if content is not None:
@@ -143,14 +167,11 @@ class Exchange:
         names = [name for name, sent in self.out.items() if sent.parcel is None]
         if not names:
             return
+        overdue = {name: left.sent for name, left in self.fleet.overdue.items() if left.sent.parcel is None}
         for group in [[name] for name in names] if self.fleet.one_by_one else [names]:
             try:
-                for parcel in announced(self.fleet.grid, [*group, *self.fleet.abandoned]):
-                    if parcel.reply_to in self.out:
-                        self.out[parcel.reply_to].parcel = parcel
-                    else:  # it came too late, and would lie on the SuperLink's disk until the run ends
-                        self.fleet.abandoned.remove(parcel.reply_to)
-                        parcel.discard()
+                for parcel in announced(self.fleet.grid, [*group, *overdue]):
+                    (self.out | overdue)[parcel.reply_to].parcel = parcel
             except Exception as error:
                 self._not_seen(group, error)
 
@@ -162,6 +183,37 @@ class Exchange:
         self.fleet.one_by_one = True
         if len(names) == 1:
             self.fleet.refuse(self.out.pop(names[0]).node, Refused("garbage", str(error)))
+
+    def _open_late(self, now: float) -> None:
+        """Hand on late replies that are of use; the others would lie on the SuperLink's disk until the run ends.
+
+        Of a node only the latest: one that announces reply after reply and uploads none must not cost a request
+        each, again and again.
+        """
+        if now - self.fleet.late_look < LATE_LOOK:
+            return
+        self.fleet.late_look = now
+        announced = {name: left for name, left in self.fleet.overdue.items() if left.sent.parcel is not None}
+        latest = {left.sent.node: name for name, left in announced.items()}
+        for name, left in announced.items():
+            if self._settled(left, now, of_use=latest[left.sent.node] == name):
+                del self.fleet.overdue[name]
+
+    def _settled(self, left: Overdue, now: float, *, of_use: bool) -> bool:
+        """Whether there is nothing left to do about a late reply."""
+        parcel = left.sent.parcel
+        assert parcel is not None
+        if left.take is None or now > left.until or not of_use:
+            parcel.discard()
+            return True
+        try:
+            message = parcel.unpack(left.most_bytes)
+            if message is None:
+                return False
+            left.take(left.sent.node, authentic(message, left.sent.secret))
+        except Refused as refusal:
+            log.warning("node %d: a late reply is of no use: %s", left.sent.node, refusal)
+        return True
 
     def _open(self, name: str, sent: Sent) -> RecordDict | None:
         """The content of a reply that has arrived in full; one in another's name is asked for anew."""
@@ -205,7 +257,8 @@ class Exchange:
             waited = now - self.first[sent.node]
             if waited > min(self._limit(sent.node, base), self.deadline):
                 del self.out[name]
-                self.fleet.abandoned.append(name)
+                most = self.questions[sent.node].most_bytes
+                self.fleet.give_up(name, Overdue(sent, most, self.first[sent.node] + 2 * self.deadline, self.late))
                 self._charge(sent.node, now)
                 self.fleet.refuse(sent.node, Refused(LATE, f"no answer within {waited:.0f} s"))
 

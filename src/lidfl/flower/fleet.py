@@ -4,7 +4,7 @@ This, `exchange` and `opening` are the only modules that call Grid.
 """
 
 import logging
-from collections import Counter, deque
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
@@ -12,15 +12,15 @@ from time import monotonic
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
-from lidfl.flower.exchange import Conduct, Exchange, NodeId, Question
+from lidfl.flower.exchange import Conduct, Exchange, NodeId, Overdue, Question, TakeLate
 from lidfl.flower.opening import Refused
 from lidfl.flower.patience import Patience
 from lidfl.flower.signing import Signer
 
 log = logging.getLogger(__name__)
 
-MOST_ABANDONED = 200
-"""So many late replies are looked for, to have them removed."""
+MOST_OVERDUE = 200
+"""So many late replies are looked for, to have them counted for the next round, or removed."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,10 @@ class Fleet:
         self.signer = signer or Signer(None)
         self.patience = Patience(limits.patience, limits.deadline, limits.share)
         self.conduct: dict[NodeId, Conduct] = {}
-        self.abandoned: deque[str] = deque(maxlen=MOST_ABANDONED)
-        """Messages whose replies are not waited for any more; those that come nevertheless are removed."""
+        self.overdue: OrderedDict[str, Overdue] = OrderedDict()
+        """Messages whose replies are not waited for any more, and may come nevertheless."""
+        self.late_look = 0.0
+        """When late replies were last looked into."""
         self.one_by_one = False
         """Whether replies are looked for one by one, since a look for many has failed."""
 
@@ -90,19 +92,25 @@ class Fleet:
         group: str,
         most_bytes: int,
         deadline: float | None = None,
+        late: TakeLate | None = None,
     ) -> Iterator[tuple[NodeId, RecordDict]]:
         """Each node's reply, as they come in; none from nodes that fail, lie about who they are or are late.
 
-        How long they are waited for says `patience`, but never longer than the deadline.
+        How long they are waited for says `patience`, but never longer than the deadline. What comes later is handed
+        to `late`, while something else is asked.
         """
         questions = {node: Question(content, kind, group, most_bytes) for node, content in contents.items()}
         for node in questions:
             self.conduct.setdefault(node, Conduct()).asked += 1
         began = monotonic()
-        exchange = Exchange(self, questions, kind)
-        exchange.deadline = deadline or self.limits.deadline
-        yield from exchange.replies()
+        yield from Exchange(self, questions, kind, deadline or self.limits.deadline, late).replies()
         self.patience.passed(monotonic() - began, len(self.conduct))
+
+    def give_up(self, name: str, left: Overdue) -> None:
+        """Wait for a reply no longer."""
+        self.overdue[name] = left
+        if len(self.overdue) > MOST_OVERDUE:
+            self.overdue.popitem(last=False)
 
     def refuse(self, node: NodeId, refusal: Refused) -> None:
         """Remember that a message has brought no reply."""
