@@ -27,6 +27,10 @@ def nodes() -> list[NodeView]:
     ]
 
 
+ROLL = dict(clients=4, joined=2, left=1, honest=2, seats=2, quota=2, room=1, margin_at_worst=-1)
+"""Three were planned with, of whom two are taken to be honest."""
+
+
 def progress(number: int, margin: int, votes: dict[int, int], **more: object) -> Progress:
     import torch
 
@@ -67,6 +71,20 @@ def test_alerts_tell_a_shrinking_margin_missing_ballots_and_who_misbehaves(watch
         "late: client 1",
     ]
     assert {alert.round for alert in watch.alerts} == {2}
+
+
+def test_a_roll_that_may_be_one_of_sybils_is_an_alert_and_a_metric(watch: Watch) -> None:
+    watch.observe(progress(2, 1, {0: 4}, roll=ROLL))
+    assert watch.alerts[-1].text == (
+        "the roll has 4 nodes, 2 joined and 1 left; if all newcomers are malicious, honest ballots are 1 short of "
+        "the quota, and good models can be voted out"
+    )
+    assert watch.voters == 4
+    watch.observe(progress(3, 1, {0: 4}, roll=ROLL))
+    assert watch.alerts[-1].round == 3, "told once"
+    lines = metrics(watch).splitlines()
+    assert "lidfl_roll_margin_at_worst -1" in lines
+    assert "lidfl_roll_clients 4" in lines
 
 
 def test_metrics_are_in_the_format_of_prometheus_whatever_nodes_say(watch: Watch) -> None:
@@ -124,7 +142,7 @@ def test_a_simulation_can_be_watched_too(tmp_path: Path) -> None:
 def test_the_example_dashboard_asks_for_metrics_that_there_are(watch: Watch) -> None:
     dashboard = json.loads((Path(__file__).parents[2] / "docs" / "dashboard.json").read_text())
     asked = {name for panel in dashboard["panels"] for target in panel["targets"] for name in found(target["expr"])}
-    watch.observe(progress(2, 1, {0: 3}, accuracy={0: 0.5}, deployed_accuracy=0.5))
+    watch.observe(progress(2, 1, {0: 3}, accuracy={0: 0.5}, deployed_accuracy=0.5, roll=ROLL))
     assert asked
     assert asked <= set(found(metrics(watch)))
 

@@ -13,7 +13,7 @@ from selenium.webdriver.common.by import By
 
 from lidfl.live.serving import served
 from lidfl.live.watch import Watch
-from tests.live.test_live import EVIL, nodes, progress
+from tests.live.test_live import EVIL, ROLL, nodes, progress
 
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 CHROMEDRIVER = shutil.which("chromedriver")
@@ -53,10 +53,14 @@ def test_the_page_grows_round_by_round_warns_and_trusts_nobody(browser: Chrome) 
         watch.observe(progress(0, 2, {0: 1, 1: 1, 2: 1}))
         eventually(lambda: text(browser, "status") == "round 1 of 9")
         assert len(browser.find_elements(By.CSS_SELECTOR, "#lineage line")) == 3
-        watch.observe(progress(1, 1, {0: 2, 1: 0, 2: 0, 3: 0}, late=(1,), removed=(1,), refused={"garbage": 2}))
+        watch.observe(
+            progress(1, 1, {0: 2, 1: 0, 2: 0, 3: 0}, late=(1,), removed=(1,), refused={"garbage": 2}, roll=ROLL)
+        )
         eventually(lambda: len(browser.find_elements(By.CSS_SELECTOR, "#lineage line")) == 7)
         assert "the margin has shrunk from 2 to 1" in text(browser, "alerts")
         assert "margin, estimated" in text(browser, "numbers")
+        assert "margin if all newcomers lie" in text(browser, "numbers")
+        assert browser.find_element(By.CSS_SELECTOR, "#numbers .bad b").text == "-1"
         rows = browser.find_elements(By.CSS_SELECTOR, "#nodes tr")
         assert "well" in rows[0].text
         assert "misbehaving" in rows[1].text
@@ -71,7 +75,7 @@ def test_the_page_grows_round_by_round_warns_and_trusts_nobody(browser: Chrome) 
 def test_the_page_fits_a_phone(browser: Chrome) -> None:
     watch = Watch("a federation with a long name, " * 4, rounds=900, voters=3, nodes=nodes)
     for number in range(120):
-        watch.observe(progress(number, 1, {0: 1, number + 2: 2}, removed=(number + 2,)))
+        watch.observe(progress(number, 1, {0: 1, number + 2: 2}, removed=(number + 2,), roll=ROLL))
     size = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     with served(watch, 0) as address:
