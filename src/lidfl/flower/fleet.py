@@ -27,7 +27,8 @@ MOST_OVERDUE = 200
 class Limits:
     """What a fleet is allowed."""
 
-    in_flight: int = 8
+    in_flight: int = 24
+    """Messages out at a time: each starts a process at its node."""
     deadline: float = 120.0
     """Seconds for one message at most, from its sending to its reply."""
     poll: float = 0.2
@@ -63,6 +64,8 @@ class Fleet:
         self.limits = limits
         self.signer = signer or Signer(None)
         self.patience = Patience(limits.patience, limits.deadline, limits.share)
+        self.online: list[NodeId] = []
+        """The nodes that counted as online when that was last asked."""
         self.conduct: dict[NodeId, Conduct] = {}
         self.overdue: OrderedDict[str, Overdue] = OrderedDict()
         """Messages whose replies are not waited for any more, and may come nevertheless."""
@@ -83,7 +86,8 @@ class Fleet:
 
     def nodes(self) -> list[NodeId]:
         """The nodes that count as online, in a fixed order."""
-        return sorted(self.grid.get_node_ids())
+        self.online = sorted(self.grid.get_node_ids())
+        return self.online
 
     def ask(
         self,

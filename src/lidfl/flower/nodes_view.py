@@ -14,7 +14,7 @@ def view_nodes(fleet: Fleet, members: Members) -> list[NodeView]:
         views.append(
             NodeView(
                 client=client,
-                state=state_of(seen, in_debt=node in fleet.patience.in_debt),
+                state=state_of(seen, online=node in fleet.online, in_debt=node in fleet.patience.in_debt),
                 seconds=seen.seconds,
                 answered=seen.answered,
                 asked=seen.asked,
@@ -28,10 +28,12 @@ def view_nodes(fleet: Fleet, members: Members) -> list[NodeView]:
     return views
 
 
-def state_of(seen: Conduct, *, in_debt: bool) -> str:
+def state_of(seen: Conduct, *, online: bool, in_debt: bool) -> str:
     """A node's state in a word: what it last did, but misbehaviour is not forgotten."""
     if any(seen.refused[reason] for reason in MISBEHAVIOUR):
         return "misbehaving"
+    if not online:
+        return "away"
     if seen.reason.startswith(LATE) or in_debt:
         return "late"
     return "failing" if seen.reason else "well"
