@@ -8,6 +8,7 @@ A server's folder:
 | `server.crt`, `server.key` | the server's certificate |
 | `signing.key`, `signing.key.pub` | what requests are signed with; the .pub goes to every node |
 | `nodes/*.pub` | the keys that may take part: add a file to add a node, remove it to remove one |
+| `roll.json` | the name and the node of every key that is registered, for the server's app to read |
 | `state.db`, `flwr/` | what Flower keeps |
 | `nginx.conf` | the proxy to put before it |
 

@@ -109,8 +109,11 @@ def keep_roll(folder: Path, port: int, seen: list[str]) -> list[str]:
             change = registrar.set_roll(files, remove=True)
         write_names(folder / ROLL, change.nodes)
         log.info("the roll has %d nodes: %d new, %d gone", len(change.nodes), change.new, change.gone)
-    except (LidflError, httpx.HTTPError) as error:
+    except LidflError as error:  # said once: it takes a change of the files to mend it
         log.error("the roll is left as it is: %s", error)
+    except httpx.HTTPError as error:
+        log.error("the roll is left as it is, until the next look: %s", error)
+        return seen
     return names
 
 
