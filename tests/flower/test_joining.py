@@ -18,7 +18,7 @@ from lidfl.flower.roll import Registered, Seating
 from lidfl.flower.server import Control, serve
 from lidfl.live.watch import Watch
 from lidfl.protocol import Replies, Request
-from lidfl.runs.loop import Progress
+from lidfl.runs.loop import Progress, has_diverged
 from lidfl.runs.record import RoundRecord
 from lidfl.runs.telling import log_line
 from lidfl.settings.experiment import Experiment
@@ -239,3 +239,10 @@ def test_the_record_of_a_roll_is_read_back_as_it_was_written(
     usual: dict[str, Any] = dict(round_index=0, born=(), votes={}, removed=(), rejected={})
     record = RoundRecord(**usual, roll=numbers)
     assert RoundRecord.from_json(json.loads(json.dumps(record.to_json()))).roll == numbers
+
+
+def test_newcomers_who_send_no_numbers_cannot_pass_for_all_clients() -> None:
+    """A single model has diverged when nobody of those who are there can train it, not of those planned with."""
+    usual: dict[str, Any] = dict(round_index=0, born=(), votes={}, removed=(), rejected={"not finite": 6})
+    assert has_diverged(six(method="fedavg"), RoundRecord(**usual))
+    assert not has_diverged(six(method="fedavg"), RoundRecord(**usual, roll={"clients": 12}))

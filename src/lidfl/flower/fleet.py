@@ -27,7 +27,7 @@ MOST_OVERDUE = 200
 class Limits:
     """What a fleet is allowed."""
 
-    in_flight: int = 24
+    in_flight: int = 8
     """Messages out at a time: each starts a process at its node."""
     deadline: float = 120.0
     """Seconds for one message at most, from its sending to its reply."""

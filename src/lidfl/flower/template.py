@@ -28,6 +28,7 @@ rounds = 20
 out = "runs/{name}"
 resume = false
 overwrite = false
+in-flight = 8
 wait = 120.0
 deadline = 120.0
 patience = 10.0

@@ -159,7 +159,8 @@ def drive(round_: Round, answer: Answer) -> Outcome:
 
 def has_diverged(experiment: Experiment, record: RoundRecord) -> bool:
     """Whether a single model is beyond help: no client could train it to finite numbers."""
-    return not experiment.keeps_list and record.rejected.get("not finite", 0) == experiment.num_clients
+    unfit = record.rejected.get("not finite", 0)
+    return not experiment.keeps_list and unfit == record.there(experiment.num_clients)
 
 
 def ended_diverged(experiment: Experiment, directory: RunDirectory, state: State) -> bool:

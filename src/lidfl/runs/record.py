@@ -97,10 +97,13 @@ class RoundRecord(Findings):
         """The round as people count, from 1."""
         return self.round_index + 1
 
-    def voters_of(self, drawn: int, clients: int) -> int:
-        """How many were asked to vote: those drawn, or all who were there if none are; `clients` were planned."""
-        there = clients if self.roll is None else self.roll["clients"]
-        return min(drawn or there, there)
+    def there(self, planned: int) -> int:
+        """How many clients there were: those planned with, unless nodes join and leave."""
+        return planned if self.roll is None else self.roll["clients"]
+
+    def voters_of(self, drawn: int, planned: int) -> int:
+        """How many were asked to vote: as many as are drawn, or all that there were."""
+        return min(drawn or self.there(planned), self.there(planned))
 
     @property
     def tested(self) -> bool:
