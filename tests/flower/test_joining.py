@@ -18,6 +18,7 @@ from lidfl.flower.roll import Registered, Seating
 from lidfl.flower.server import Control, serve
 from lidfl.live.watch import Watch
 from lidfl.protocol import Replies, Request
+from lidfl.report import write_report
 from lidfl.runs.loop import Progress, has_diverged
 from lidfl.runs.record import RoundRecord
 from lidfl.runs.telling import log_line
@@ -119,6 +120,8 @@ def test_a_wave_of_sybils_lengthens_the_list_and_costs_no_good_model(
     shrinking = [record for record in records if record.removed and not record.born]
     assert [len(record.removed) for record in shrinking] == [1, 1, 1], "one at a time, and none comes meanwhile"
     assert accuracy > 0.6
+    report, *_ = write_report([registry.file.parent / "run"])
+    assert report.stat().st_size > 10_000, "a list that grows and shrinks, and no accuracy, can be shown"
     log = (registry.file.parent / "run" / "server.log").read_text()
     assert "the roll has 12 nodes (6 joined, 0 left), 2 taken to be honest, 6 seats, quota 2" in log
     assert "if all who joined are malicious, 2 are honest and the guarantee holds" in log
