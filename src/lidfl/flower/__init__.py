@@ -8,6 +8,7 @@
 | `fleet` | the nodes and how each has behaved; these three call Grid, and nobody else |
 | `signing` | the server's signature on its requests |
 | `members` | which node is which client |
+| `roll`, `joining` | who takes part where nodes join and leave, and what follows from how many they are |
 | `answers` | brings a round's requests to the fleet, sending only what a client lacks |
 | `deployed`, `complaints` | the fleet as the federation of a run; what if nobody can train |
 | `server`, `client` | the two apps |
