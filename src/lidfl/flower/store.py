@@ -84,7 +84,15 @@ class Keeping:
     path: Path
 
     def do(self, seconds: float) -> None:
-        """Choose, and write, unless the file has a later choice already."""
+        """Choose, and write: at once what the list gives, and after the last vote what training makes of it."""
+        work, number = self.ask.work, self.ask.round_index + 1
+        quick = OwnWithin(self.worker, self.losses, until=0.0)
+        self._write(quick, rounds=0)
+        if number == work.rounds and not quick.trained_all:
+            self._write(OwnWithin(self.worker, self.losses, monotonic() + seconds), work.rounds)
+
+    def _write(self, own: "OwnWithin", rounds: int) -> None:
+        """Write what the rule makes of the candidates, unless the file has a later choice already."""
         import torch
         from safetensors.torch import save
 
@@ -92,10 +100,8 @@ class Keeping:
         from lidfl.methods.deploying import deploy
 
         work, number = self.ask.work, self.ask.round_index + 1
-        last = number == work.rounds
-        own = OwnWithin(self.worker, dict(self.losses), monotonic() + seconds if last else 0.0)
         rows = torch.stack([torch.from_numpy(vector) for vector in self.vectors.values()])
-        chosen = deploy.resolve(work.deploy)(rows, own, rounds=work.rounds if last else 0)
+        chosen = deploy.resolve(work.deploy)(rows, own, rounds=rounds)
         told = {"run": self.run, "round": number, "rule": work.deploy, "whole": own.trained_all}
         told |= {"loss": float(own.losses(chosen[None])[0]), "losses": [self.losses[name] for name in self.vectors]}
         if self._is_latest(number):
