@@ -29,7 +29,10 @@ from tests.flower.nodes import QUICK, hello, six
 
 LIARS: dict[str, Any] = dict(attack="sign_flip", vote_attack="worst")
 SECRET = 3
-"""What the server draws from; else who trains would be left to chance."""
+"""What the server draws from, so that the test repeats."""
+GOOD = 0.3
+"""A list that kept a good model is above this whatever is drawn (0.41 to 0.81 with secrets 1 to 8: it depends on how
+often an honest node trains in 18 rounds); models that liars made are right on a tenth of the images at most."""
 OWN = "tests.flower.own_model:model"
 
 
@@ -119,7 +122,7 @@ def test_a_wave_of_sybils_lengthens_the_list_and_costs_no_good_model(
     assert lengths[-1] == 3
     shrinking = [record for record in records if record.removed and not record.born]
     assert [len(record.removed) for record in shrinking] == [1, 1, 1], "one at a time, and none comes meanwhile"
-    assert accuracy > 0.6
+    assert accuracy > GOOD
     report, *_ = write_report([registry.file.parent / "run"])
     assert report.stat().st_size > 10_000, "a list that grows and shrinks, and no accuracy, can be shown"
     log = (registry.file.parent / "run" / "server.log").read_text()

@@ -75,8 +75,7 @@ def test_where_the_package_is_shown_every_link_of_its_readme_is_absolute(built: 
         assert target.startswith(("https://", "#")), target
     repository = PROJECT["urls"]["Repository"]
     assert f"({repository}/blob/main/docs/theory.md)" in text
-    name = repository.removeprefix("https://github.com/")
-    assert f"(https://raw.githubusercontent.com/{name}/main/docs/headline.svg?sanitize=true)" in text
+    assert f"({repository}/raw/main/docs/headline.svg)" in text
 
 
 def test_the_package_says_who_made_it_where_it_lives_and_on_what_it_runs(built: Path) -> None:
