@@ -7,8 +7,8 @@ import sys
 def main() -> None:
     """Run the command that was typed.
 
-    Threads that wait for each other sleep meanwhile, unless the user says otherwise: those that spin make small work
-    crawl on a busy machine. It has to be said before torch is loaded.
+    Threads that wait for each other sleep meanwhile, unless the user says otherwise: those that spin make small
+    work crawl on a busy machine. It has to be said before torch is loaded.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:

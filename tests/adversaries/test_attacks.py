@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 
 from lidfl.adversaries.attacks import attack, empire, gauss, label_flip, lie, none, omniscient, ratchet, sign_flip
+from lidfl.adversaries.backdoors import Poison
 from lidfl.methods.aggregators import fedavg
 from lidfl.types import Parameters, Updates
 from tests.vectors import close, normal, rows, scattered
@@ -160,14 +161,15 @@ def test_no_attack_changes_what_it_sees_and_each_sends_one_row_or_one_vector(nam
             "rng": default_rng(0),
             "labels": torch.arange(10),
             "images": normal(10, 16, 4).view(10, 1, 4, 4),
+            "owners": np.arange(10),
         }
 
     seen, untouched = context(), context()
     sent = attack.resolve(name)(**seen)
     for key in ("own", "honest", "labels", "images"):
         assert str(seen[key]) == str(untouched[key])
-    if isinstance(sent, tuple):
-        assert [tuple(part.shape) for part in sent] == [(10, 1, 4, 4), (10,)]
+    if isinstance(sent, Poison):
+        assert (sent.images.shape, sent.labels.shape) == ((10, 1, 4, 4), (10,))
         return
     shapes = [(10,)] if "labels" in attack.resolve(name).wants else [(3, 4), (4,)]
     assert tuple(sent.shape) in shapes

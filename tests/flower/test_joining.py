@@ -31,8 +31,8 @@ LIARS: dict[str, Any] = dict(attack="sign_flip", vote_attack="worst")
 SECRET = 3
 """What the server draws from, so that the test repeats."""
 GOOD = 0.3
-"""A list that kept a good model is above this whatever is drawn (0.41 to 0.81 with secrets 1 to 8: it depends on how
-often an honest node trains in 18 rounds); models that liars made are right on a tenth of the images at most."""
+"""Three times as good as guessing. With secrets 1 to 8 it had 0.41 to 0.81: how good the list becomes in 18 rounds
+depends on how often an honest node is drawn to train."""
 OWN = "tests.flower.own_model:model"
 
 
