@@ -131,7 +131,7 @@ def test_nothing_is_shown_where_nobody_looks_unless_asked_for(
     lidfl.run(Experiment(out=str(tmp_path / "run"), **FEW))
     assert capsys.readouterr().out == ""
     lidfl.run(Experiment(out=str(tmp_path / "run"), **FEW), overwrite=True, progress=True)
-    assert "round 2/10  accuracy" in capsys.readouterr().out
+    assert "round 2/10  deployed" in capsys.readouterr().out
 
 
 def test_in_a_terminal_there_is_a_live_table(

@@ -87,7 +87,7 @@ def refuse_riddles(records: Sequence[RoundRecord], list_size: int, file: Path) -
         told = {*record.votes, *record.removed, *record.loss, *record.accuracy}
         if not (parents <= known and told - born <= known):
             raise LidflError(
-                f"{file}: line {number} names a model that no line made; run it again with --overwrite"
+                f"{file}: line {number} names a model that no line made; run it again with overwrite=True"
             )
         known |= born
 

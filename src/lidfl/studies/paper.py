@@ -18,7 +18,7 @@ ROOM = Path(__file__).parent
 PLACES = [ROOM.parent / "experiments", ROOM.parents[2] / "experiments"]
 """In the installed package, or in a clone."""
 
-OURS = ("adversary", "beyond")
+OURS = ("adversary", "beyond", "field")
 """How the names of our own experiments begin."""
 
 MOST_SCALE = 1000
