@@ -78,6 +78,13 @@ def digits() -> str:
     return by_attack(runs("adversary-digits"), {**RANKED, **PAPERS}, "MLP, ")
 
 
+def preset() -> str:
+    """The preset as it is now, on the MLP and LR."""
+    found = runs("adversary-preset")
+    columns: dict[str, Wanted] = {"lidfl-ranked, coordinated": RANKED["lidfl-ranked, coordinated"]}
+    return "\n".join(by_attack(such(found, model=model), columns, f"{model.upper()}, ") for model in ("mlp", "lr"))
+
+
 def femnist() -> str:
     """LR and MLP on FEMNIST."""
     found = runs("adversary-femnist")
@@ -187,6 +194,7 @@ def treatments() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "digits": digits,
+    "preset": preset,
     "femnist": femnist,
     "cnn": cnn,
     "defences": defences,
