@@ -228,3 +228,9 @@ def test_a_name_that_is_taken_elsewhere_is_refused() -> None:
         TypeError, match=r"aggregator 'gm' exists already, in lidfl\.methods\.aggregators\.paper; rename yours"
     ):
         aggregator(gm)
+
+
+def test_a_function_that_says_nothing_of_itself_is_listed_all_the_same() -> None:
+    silent: Registry[int] = Registry("silent")
+    silent.functions["quiet"] = lambda: 1
+    assert ("quiet", "", "") in silent.describe()

@@ -160,7 +160,7 @@ class Registry(Generic[R]):
         return ", ".join(o.name if o.default in (o.empty, "") else f"{o.name}={o.default}" for o in options)
 
     def _summary(self, name: str) -> str:
-        return (inspect.getdoc(self.functions[name]) or "").splitlines()[0]
+        return next(iter((inspect.getdoc(self.functions[name]) or "").splitlines()), "")
 
 
 _plugins_loaded = False

@@ -8,7 +8,7 @@ import pytest
 
 import lidfl
 from lidfl import Experiment, LidflError, ModelList, RunDirectory
-from lidfl.methods.method import METHODS, resolve_method, roomy_list, shortest_list
+from lidfl.methods.method import METHODS, resolve_method, roomy_list, rounds, shortest_list
 from lidfl.protocol import Gathered, Outcome, Record, Round, Rules, Train, propose, valid_updates
 from lidfl.types import Client
 
@@ -30,7 +30,7 @@ def clusters() -> Iterator[None]:
         return Outcome(survivors, Record(round_index, (), dict.fromkeys(survivors.ids, 0), (), dict(rejected)))
 
     yield
-    del METHODS["clusters"]
+    del METHODS["clusters"], rounds.functions["clusters"]
 
 
 @pytest.mark.usefixtures("clusters")

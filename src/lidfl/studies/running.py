@@ -1,6 +1,7 @@
 """Runs a sweep: several runs at a time, resumed where they stopped, here or on a cluster."""
 
 import importlib
+import os
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
@@ -31,10 +32,15 @@ class Ended:
     """What went wrong, with its traceback."""
 
 
-def run_one(experiment: Experiment, threads: int) -> Ended:
-    """Run or resume one experiment in a worker; whatever goes wrong is brought back, not raised."""
+def run_one(experiment: Experiment, threads: int, place: Path | None = None) -> Ended:
+    """Run or resume one experiment in a worker; whatever goes wrong is brought back, not raised.
+
+    A worker of this machine may be one that an earlier sweep left in another working directory.
+    """
     torch.set_num_threads(threads)
     try:
+        if place is not None:
+            os.chdir(place)
         load_recorded(experiment.plugin)  # a worker has not seen it yet
         run(experiment, resume=True)
     except Exception as error:
@@ -48,7 +54,8 @@ def run_all(sweep: Sweep, workers: int, threads: int = 1, backend: str = "local"
     waiting = sweep.waiting
     if backend != "local":  # a cluster's workers have other working directories
         waiting = [e.with_settings(out=str(Path(e.out).resolve()), plugin=absolute(e.plugin)) for e in waiting]
-    calls = (joblib.delayed(run_one)(experiment, threads) for experiment in waiting)
+    here = Path.cwd() if backend == "local" else None
+    calls = (joblib.delayed(run_one)(experiment, threads, here) for experiment in waiting)
     # joblib's Ray backend can only hand over all results at the end.
     order = "list" if backend == "ray" else "generator_unordered"
     try:
