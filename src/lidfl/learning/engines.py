@@ -28,7 +28,7 @@ from lidfl.learning.client import LocalTraining, Pull, local_update, logits
 from lidfl.learning.native.build import NativeUnavailable, library
 from lidfl.learning.native.engine import native, native_logits, runs
 from lidfl.learning.native.sparse import background_of, is_worth_it, sparse, sparse_logits
-from lidfl.learning.parameters import Network
+from lidfl.learning.parameters import Network, linear_shape
 from lidfl.types import Models, Parameters, Updates
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ def linear(network: Network, training: LocalTraining, images: Tensor, labels: Te
     both products of a step want, both sides filled up to whole vector registers: features with 0, classes with a
     bias that gives them no probability. The velocity is kept times ℓ, which saves a pass.
     """
-    classes, inputs = _linear_shape(network)
+    classes, inputs = linear_shape(network)
     features = images.new_zeros(len(images), _filled(inputs + 1))
     features[:, :inputs] = images.flatten(1)
     features[:, inputs] = 1
@@ -179,7 +179,7 @@ def linear_logits(network: Network) -> Callable[[Parameters, Tensor], Tensor]:
 
     They may have more columns than there are classes; those have no probability.
     """
-    classes, inputs = _linear_shape(network)
+    classes, inputs = linear_shape(network)
     filler = _filled(classes) - classes
 
     def filled_logits(vector: Parameters, images: Tensor) -> Tensor:
@@ -188,12 +188,6 @@ def linear_logits(network: Network) -> Callable[[Parameters, Tensor], Tensor]:
         return F.linear(images.flatten(1), filled, F.pad(bias, (0, filler), value=NO_PROBABILITY))
 
     return filled_logits
-
-
-def _linear_shape(network: Network) -> tuple[int, int]:
-    """Classes and inputs of softmax regression."""
-    classes, inputs = network.shapes[next(iter(network.shapes))]
-    return classes, inputs
 
 
 NO_PROBABILITY = float("-inf")

@@ -60,3 +60,9 @@ class Network:
         name_of = {id(tensor): name for name, tensor in owners}  # tied weights have one owner and several names
         state = self.module.state_dict(keep_vars=True)
         return {name: tensors[name_of[id(tensor)]].detach().clone() for name, tensor in state.items()}
+
+
+def linear_shape(network: Network) -> tuple[int, int]:
+    """Classes and inputs of softmax regression."""
+    classes, inputs = network.shapes[next(iter(network.shapes))]
+    return classes, inputs

@@ -18,7 +18,7 @@ from torch import Tensor
 from lidfl.learning.client import LocalTraining, local_update
 from lidfl.learning.native.build import NativeUnavailable, library
 from lidfl.learning.native.engine import LARGEST_PIXEL
-from lidfl.learning.parameters import Network
+from lidfl.learning.parameters import Network, linear_shape
 from lidfl.types import Parameters, Updates
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ def is_worth_it(images: Tensor) -> bool:
     if images.dtype != torch.float32 or images.device.type != "cpu" or len(images) == 0:
         return False
     some = images[:: max(1, len(images) // LOOKED_AT)]
-    finite = bool(images.isfinite().all()) and float(images.abs().max()) <= LARGEST_PIXEL
-    return finite and float((some.flatten(1) != background_of(images)).float().mean()) <= WORTH_IT
+    readable = float(images.abs().max()) <= LARGEST_PIXEL  # nor is NaN
+    return readable and float((some.flatten(1) != background_of(images)).float().mean()) <= WORTH_IT
 
 
 def sparse(network: Network, training: LocalTraining, images: Tensor, labels: Tensor) -> Engine:
     """An engine for softmax regression on images with little ink; whatever overflows is left to torch."""
     loaded = library()
-    inputs, classes = _shape(network)
+    classes, inputs = linear_shape(network)
     if not is_worth_it(images) or classes > loaded.lidfl_softmax_classes():
         raise NativeUnavailable("the sparse engine takes finite images, mostly background, of some 100 classes")
     inked, labels = Inked.of(images, background_of(images)), labels.contiguous()
@@ -119,7 +119,7 @@ def sparse_logits(
 
     The background is given, so that what is said of an image does not depend on the images beside it.
     """
-    inputs, classes = _shape(network)
+    classes, inputs = linear_shape(network)
     inked = Kept(background)
 
     @torch.no_grad()
@@ -134,9 +134,3 @@ def sparse_logits(
         return otherwise(vector, images) if unreliable else outputs
 
     return evaluate
-
-
-def _shape(network: Network) -> tuple[int, int]:
-    """Inputs and classes of softmax regression."""
-    classes, inputs = network.shapes[next(iter(network.shapes))]
-    return inputs, classes
