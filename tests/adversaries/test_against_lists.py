@@ -9,8 +9,9 @@ from numpy.random import default_rng
 from torch import nn
 
 from lidfl import Experiment, RunDirectory, run
-from lidfl.adversaries.against_lists import clones, huge, rescaled, seizure, shift, switch, trap
+from lidfl.adversaries.against_lists import clones, huge, permute, rescaled, seizure, shift, switch, trap
 from lidfl.adversaries.attacks import empire, gauss, lie, sign_flip
+from lidfl.learning.client import logits
 from lidfl.learning.models import build_model
 from lidfl.learning.parameters import Network
 from tests.vectors import normal
@@ -146,3 +147,14 @@ def test_nobody_stops_a_run_with_huge_updates(fraction: float, settings: dict[st
     summary = run(experiment)
     assert RunDirectory(experiment.out).final_state().models.parameters.isfinite().all()
     assert summary["deployed_accuracy"] > 0.4
+
+
+def test_permuted_hidden_units_are_the_same_function_and_another_model() -> None:
+    for model, shape in (("mlp:hidden=7x5", (1, 4, 4)), ("cnn", (1, 28, 28))):
+        network = Network(build_model(model, shape, 3, seed=0))
+        start, images = network.initial(), torch.randn(6, *shape, generator=torch.Generator().manual_seed(0))
+        step = torch.full((2, network.dim), 0.01)
+        sent = permute(step, start, network.shapes, default_rng(1))
+        said, expected = (logits(network, start + update, images) for update in (sent, step[0]))
+        torch.testing.assert_close(said, expected, rtol=1e-4, atol=1e-5)
+        assert not torch.allclose(sent, step[0], atol=1e-3)

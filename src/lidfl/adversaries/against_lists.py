@@ -44,6 +44,24 @@ def trap(
 
 
 @attack
+def permute(honest: Updates, start: Parameters, layers: Shapes, rng: Generator) -> Parameters:
+    """Permute: the honest mean with the first layer's hidden units in another order.
+
+    That is the same function, so voters take it, and balance leaves it as it is; but a mean of it and of models in
+    the old order is none of them, so what clients train from it can no longer be averaged with the rest.
+    """
+    parts = [*torch.split(start + honest.mean(0), [prod(shape) for shape in layers.values()])]
+    if len(parts) < 4:  # a weight and a bias before, and the weight and the bias that follow
+        return honest.mean(0)
+    first, _, second, *_ = layers.values()
+    order = torch.from_numpy(rng.permutation(first[0])).to(start.device)
+    parts[0] = parts[0].view(first[0], -1)[order].flatten()
+    parts[1] = parts[1][order]
+    parts[2] = parts[2].view(second[0], first[0], -1)[:, order].flatten()
+    return torch.cat(parts) - start
+
+
+@attack
 def shift(honest: Updates, layers: Shapes, *, by: float = 1e4, inside: float = 0.0) -> Parameters:
     """Shift: the honest mean plus one constant on all output biases, to which softmax is blind.
 
