@@ -17,8 +17,8 @@ from lidfl.errors import LidflError
 LONGEST_HEADER = 100_000_000
 """Bytes, as safetensors has it."""
 
-LARGEST, LONGEST_TEXT = 1e18, 1000
-"""Numbers and texts of a record stay below."""
+LARGEST_INT, LARGEST, LONGEST_TEXT = 10**18, 1e300, 1000
+"""Integers, floats and texts of a file are smaller. An attacker's model may well have a mean loss of 1e38."""
 MOST_FOLDERS = 20_000
 """So many are looked through for files: more are a home, or a whole disk."""
 
@@ -69,7 +69,7 @@ def fits(value: object, hint: Any) -> bool:
             pairs = value.items() if isinstance(value, dict) else [(None, None)]
             return all(fits(key, parts[0]) and fits(one, parts[1]) for key, one in pairs)
         case builtins.int:
-            return type(value) is int and -LARGEST < value < LARGEST
+            return type(value) is int and -LARGEST_INT < value < LARGEST_INT
         case builtins.float:
             return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
         case builtins.str:

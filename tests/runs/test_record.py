@@ -83,3 +83,13 @@ def test_a_line_that_is_no_record_is_named(tmp_path: Path) -> None:
 
 def test_there_is_no_infinity_in_json() -> None:
     assert [finite(value) for value in (1.5, float("inf"), float("nan"))] == [1.5, None, None]
+
+
+@pytest.mark.parametrize("loss", [1.2559497485194033e29, 3.4e38, 1e299, None])
+def test_whatever_loss_an_attacker_reaches_the_record_is_read_back(loss: float | None, tmp_path: Path) -> None:
+    """A bound of 1e18 once cost a run of 1,500 rounds its summary: sign flips blow a CNN's loss up to 1e29."""
+    written = round_record(born=(birth(4, 0),), loss={0: 0.5, 4: loss})
+    writer = RecordWriter(tmp_path / "rounds.jsonl")
+    writer.append(written)
+    writer.close()
+    assert list(read_records(tmp_path / "rounds.jsonl")) == [written]
