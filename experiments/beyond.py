@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -209,15 +210,35 @@ def per_round(run: Kept) -> tuple[float, float]:
 
 
 def cnn() -> str:
-    """The CNN at equal rounds."""
+    """The CNN at equal gradient steps."""
     found = runs("beyond-cnn")
+    lines: dict[tuple[float, str], list[str]] = {}
+    for fraction, how, attack in product((0.6, 0.8), ("worst", "coordinated"), ("gauss", "lie", "sign_flip")):
+        at = such(found, byzantine_fraction=fraction)
+        ceiling, mine = such(at, method="oracle"), such(at, vote_attack=how, attack=attack, method="lidfl-ranked")
+        top = f"{fmean(map(deployed, ceiling)):.3f}" if ceiling else "–"
+        lines.setdefault((fraction, how), [str(fraction), top, how]).append(beside(mine, ceiling))
+    return markdown(["Byzantine", "oracle", "votes", "gauss", "lie", "sign_flip"], lines.values()) + seeds(found)
+
+
+def small() -> str:
+    """Digits and CIFAR-10 with the linear model and a network: from what the oracle's clients deploy."""
+    found = runs("beyond-small")
     lines = []
-    for label in ("lidfl+rknn", "lidfl-ranked", "oracle"):
-        method = [run for run in found if run.experiment.method_label == label]
-        cells = [method if label == "oracle" else such(method, attack=attack) for attack in ("lie", "sign_flip")]
-        lines.append([label, *map(text, cells)])
-    rounds = ", ".join(sorted({str(run.experiment.rounds) for run in found})) or "–"
-    return markdown(["method", "lie", "sign_flip"], lines) + f"\n{rounds} rounds." + seeds(found)
+    for data, model, fraction in product(("digits", "cifar10"), ("lr", "mlp"), (0.6, 0.8)):
+        at = such(found, dataset=data, model=model, byzantine_fraction=fraction)
+        ceiling = such(at, method="oracle")
+        top = f"{fmean(map(deployed, ceiling)):.3f}" if ceiling else "–"
+        cells = [worst_vote(such(at, attack=attack, method="lidfl-ranked"), ceiling) for attack in ATTACKS]
+        lines.append([data, model, str(fraction), top, *cells])
+    return markdown(["data", "model", "Byzantine", "oracle", *ATTACKS], lines) + seeds(found)
+
+
+def worst_vote(found: Sequence[Kept], ceiling: Sequence[Kept]) -> str:
+    """What clients deploy under that way of voting which costs them most."""
+    by_vote = [such(found, vote_attack=how) for how in VOTES]
+    tried = [some for some in by_vote if gap(some, ceiling) is not None]
+    return beside(min(tried, key=lambda some: fmean(map(deployed, some))), ceiling) if tried else "–"
 
 
 def million() -> str:
@@ -242,6 +263,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "votes": votes,
     "cost": cost,
     "hetero": hetero,
+    "small": small,
     "cnn": cnn,
     "million": million,
 }
