@@ -241,6 +241,36 @@ def worst_vote(found: Sequence[Kept], ceiling: Sequence[Kept]) -> str:
     return beside(min(tried, key=lambda some: fmean(map(deployed, some))), ceiling) if tried else "–"
 
 
+def newcomers() -> str:
+    """What those deploy who have hardly any data, or none: the mean over attacks and seeds."""
+    path = ROOT / "docs" / "newcomers.json"
+    found = json.loads(path.read_text()) if path.exists() else []
+    cases = list(product((0.6, 0.8), ("worst", "coordinated")))
+
+    def row(name: str, kind: str, *keys: str) -> list[str]:
+        texts = []
+        for fraction, how in cases:
+            those = [one for one in found if (one["byzantine_fraction"], one["vote_attack"]) == (fraction, how)]
+            values = [reached(one[kind], keys) for one in those]
+            texts.append(f"{fmean(values):.3f} ({min(values):.3f})" if values else "–")
+        return [name, *texts]
+
+    kinds = found[0] if found else {"images": {}, "trust": {}}
+    rows = [row(f"{n} images, `{rule}`", "images", n, rule) for n in kinds["images"] for rule in ("best", "alike")]
+    rows += [row(f"none: {name}", "trust", name) for name in kinds["trust"]]
+    commits = ", ".join(sorted({one["commit"] for one in found}))
+    seen = ", ".join(map(str, sorted({one["seed"] for one in found})))
+    header = ["own validation images", *(f"{fraction:.0%}, {how}" for fraction, how in cases)]
+    return markdown(header, rows) + f"\nSeeds {seen}; commit {commits}.\n"
+
+
+def reached(found: Any, keys: Sequence[str]) -> float:
+    """What lies at the end of a path of keys."""
+    for key in keys:
+        found = found[key]
+    return float(found)
+
+
 def million() -> str:
     """A round's time and memory from a thousand clients to a million."""
     path = ROOT / "docs" / "million.json"
@@ -263,6 +293,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "votes": votes,
     "cost": cost,
     "hetero": hetero,
+    "newcomers": newcomers,
     "small": small,
     "cnn": cnn,
     "million": million,

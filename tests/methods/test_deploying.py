@@ -24,8 +24,8 @@ class Line:
         return np.abs(models[:, 0].double().numpy() - self.wants)
 
     def values(self, models: Models) -> NDArray[np.float64]:
-        """Three images that agree, so that any difference is beyond doubt."""
-        return np.repeat(self.losses(models)[:, None], 3, axis=1)
+        """Twelve images that agree, so that any difference is beyond doubt."""
+        return np.repeat(self.losses(models)[:, None], 12, axis=1)
 
     def trained(self, model: Parameters, part: int) -> Parameters:
         return model + (self.trains_to - model).clamp(-1, 1)
@@ -82,7 +82,7 @@ class Noisy(Line):
     """Images that want places around the client's own: models less than a standard error apart look alike."""
 
     def values(self, models: Models) -> NDArray[np.float64]:
-        wanted = self.wants + np.array([-8.0, -3.0, 0.0, 2.0, 9.0])
+        wanted = self.wants + np.array([-8.0, -3.0, 0.0, 2.0, 9.0, -7.5, -2.5, 0.5, 1.5, 8.0])
         return np.asarray((models[:, :1].double().numpy() - wanted) ** 2)
 
     def losses(self, models: Models) -> NDArray[np.float64]:
@@ -120,6 +120,22 @@ def test_one_that_is_as_good_and_spoils_the_mean_is_left_out() -> None:
 def test_without_doubt_alone_is_better_where_the_list_serves_others() -> None:
     assert joined(points(0, 1), Noisy(wants=100), rounds=1).tolist() == [100]
     assert joined(points(99, 101), Noisy(wants=100), rounds=1).tolist() == [100]
+
+
+class FewImages(Noisy):
+    """Of two images the second one hardly tells good from bad: a spread of two says nothing."""
+
+    def values(self, models: Models) -> NDArray[np.float64]:
+        off = np.abs(models[:, :1].double().numpy() - self.wants)
+        return np.hstack([off, 0.01 * off])
+
+
+def test_whoever_has_hardly_any_images_takes_the_best_model_alone() -> None:
+    own = FewImages(wants=0)
+    bad, good = own.values(points(40, 0))
+    assert not differ(bad, good, 2.0), "two images cannot tell them apart"
+    assert alike(points(0, 40), own).tolist() == [0]
+    assert joined(points(0, 40), own, rounds=1).tolist() == [0]
 
 
 @pytest.mark.parametrize("name", list(deploy))

@@ -118,3 +118,16 @@ def test_a_plan_says_for_which_fractions_a_list_is_safe() -> None:
     assert (found["list_size"], found["least_honest"], found["cost_of_caution"]) == (5, 6, 5)
     lists = [found[f"list_for_{percent}"] for percent in (80, 60, 40, 20)]
     assert lists == [35 // honest for honest in (28, 21, 14, 7)]
+
+
+def test_with_a_bounded_judgement_the_largest_loss_is_known() -> None:
+    """ln 62 = 4.127; with 200 images √(ln 2000/400) = 0.1378 of it."""
+    figures = as_dict(plan(Question(clients=35, honest=14, classes=62, images=200)))["figures"]
+    assert figures["loss_range"]["value"] == pytest.approx(4.1271, abs=1e-4)
+    assert figures["eta_of_images"]["value"] == pytest.approx(0.5689, abs=1e-4)
+    same = as_dict(plan(Question(clients=35, honest=14, loss_range=math.log(62))))["figures"]
+    assert figures["validation_size"] == same["validation_size"]
+    assert not {"loss_range", "eta_of_images"} & same.keys()
+    for wrong in ({"classes": 1}, {"classes": 10, "loss_range": 3.0}):
+        with pytest.raises(LidflError, match="--classes, at least 2, or --loss-range"):
+            Question(clients=35, honest=14, **wrong)

@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,6 +123,19 @@ def test_a_validation_set_of_the_corrected_size_is_accurate_and_the_papers_formu
     assert 2 * math.exp(-size * 0.01 / 8) <= 0.005 < 2 * math.exp(-(size - 1) * 0.01 / 8)
     assert 2 * math.exp(-paper * 0.01 / 8) == pytest.approx(0.01, rel=0.01)
     assert votes.validation_size(0.1, 1.0) is None
+
+
+def test_held_out_images_bound_the_error_and_the_error_asks_for_these_images() -> None:
+    """Hoeffding: 2·exp(−2n'η²/H²) must be 1 − p; and by trial, a coin of losses 0 and H is off by η less often."""
+    size = votes.held_out_size(0.1, 0.99, loss_range=2)
+    assert size == math.ceil(200 * math.log(200))
+    assert 2 * math.exp(-2 * size * 0.01 / 4) <= 0.01 < 2 * math.exp(-2 * (size - 1) * 0.01 / 4)
+    assert votes.held_out_error(size, 0.99, loss_range=2) == pytest.approx(0.1, rel=1e-3)
+    assert votes.held_out_size(0.1, 1.0) is votes.held_out_error(9, 1.0) is None
+    error = votes.held_out_error(50, 0.9)
+    assert error is not None
+    means = np.random.default_rng(0).binomial(50, 0.5, 20_000) / 50
+    assert np.mean(np.abs(means - 0.5) > error) <= 0.1
 
 
 @pytest.mark.parametrize(("clients", "honest", "size"), [(6, 2, 3), (35, 14, 2), (35, 14, 5), (7, 7, 1), (9, 2, 3)])

@@ -40,6 +40,9 @@ class OwnData(Protocol):
         ...
 
 
+FEW = 10
+"""Of fewer images nobody can tell a spread: with two, models that serve nobody pass for alike by chance."""
+
 deploy: Registry[Parameters] = Registry("deploy", frozenset({"rounds"}), given=("models", "own"))
 
 
@@ -78,10 +81,12 @@ def alike(models: Models, own: OwnData, *, errors: float = 2.0) -> Parameters:
 
     Two models are alike if their losses, image by image, differ on average by less than so many standard errors.
     A model joins only if the mean with it is alike too: one may be as good and still spoil a mean, as a network
-    does whose hidden units were permuted.
+    does whose hidden units were permuted. With fewer than ten images it is the best model alone.
     """
     values = own.values(models)
     first, *others = values.mean(1).argsort(kind="stable").tolist()
+    if values.shape[1] < FEW:
+        return models[first]
     members, mean = [first], models[first]
     for place in others:
         if differ(values[place], values[first], errors):
@@ -97,9 +102,11 @@ def joined(models: Models, own: OwnData, rounds: int, *, parts: int = 4, errors:
     """`alike`, unless that model tuned on own data, or one trained alone as long, is better beyond doubt.
 
     So joining costs nobody more than own validation data can tell, whatever the list holds; where clients differ,
-    it gains what tuning gains.
+    it gains what tuning gains. Fewer than ten images are no ground to leave what is shared.
     """
     shared = alike(models, own, errors=errors)
+    if own.values(shared[None]).shape[1] < FEW:
+        return shared
     other = _lowest([*_path(shared, own, parts)[1:], own.alone(rounds)], own)
     values = own.values(torch.stack([shared, other]))
     return other if differ(values[0], values[1], errors) else shared

@@ -167,14 +167,24 @@ def _sawtooth(size: Size) -> str:
 
 
 def _validation_promises(question: Question) -> Iterator[Promise]:
-    eta, p, loss_range = question.eta, question.p, question.loss_range
-    size = votes.validation_size(eta, p, loss_range)
+    eta, p, largest = question.eta, question.p, question.largest_loss
     never = "With p = 1 no number of images is enough."
+    if question.classes:
+        told = f"ln({question.classes:,}): with `--judge bounded` no image counts for more, so H is known."
+        yield Promise("loss_range", "largest loss", largest, told)
+    size = votes.validation_size(eta, p, largest)
     told = f"n', so that a client's loss is right to within η = {eta:g} with chance p = {p:g}: 2H² ln(4/(1−p))/η²."
     yield Promise("validation_size", "validation images", size, told if size else never)
-    paper = votes.paper_validation_size(eta, p, loss_range)
+    expected = votes.held_out_size(eta, p, largest)
+    told = "H² ln(2/(1−p))/(2η²), if f is the expected loss and not that of the training data."
+    yield Promise("validation_size_expected", "… expected loss", expected, told if expected else never)
+    paper = votes.paper_validation_size(eta, p, largest)
     told = "2H² ln(2/(1−p))/η², by appendix A.3, which counts errors to one side only."
     yield Promise("validation_size_paper", "… the paper's", paper, told if paper else never)
+    if question.images:
+        error = votes.held_out_error(question.images, p, largest)
+        told = f"η that {question.images:,} images a voter give, for the expected loss: H √(ln(2/(1−p))/(2n'))."
+        yield Promise("eta_of_images", "… with these images", error, told if error else never)
 
 
 def _committee_promises(question: Question) -> Iterator[Promise]:

@@ -38,6 +38,8 @@ class Question:
         "f(w₀) − f(w*), by how much the first model's loss exceeds the least; 1 makes it the unit", 1.0
     )
     loss_range: float = option("H, losses of single images lie between 0 and H", 1.0)
+    classes: int = option("how many classes; voters judge by a bounded loss, and H is ln(classes) (0: as above)", 0)
+    images: int = option("n', how many validation images a voter has (0: as many as it needs)", 0)
     delta: float = option("δ, chance of failure that is acceptable", 1e-6)
     rounds: int = option("T, how many rounds; 1,500 is the paper's number for FEMNIST", 1500)
     candidates: int = option("c, how many clients each train a new model a round; 1 is the paper's", 1)
@@ -64,6 +66,10 @@ class Question:
         _check("candidates", self.candidates, low=1, high=min(self.clients, MOST_CANDIDATES))
         _check("voters", self.voters, low=0, high=self.clients)
         _check("sybils", self.sybils, low=0, high=MOST_CLIENTS)
+        _check("classes", self.classes, low=0, high=MOST_CLIENTS)
+        _check("images", self.images, low=0, high=MOST_ROUNDS)
+        if self.classes == 1 or (self.classes and self.loss_range != 1.0):
+            raise LidflError("give --classes, at least 2, or --loss-range: the one says what the other is")
 
     @property
     def electorate(self) -> Electorate:
@@ -72,6 +78,11 @@ class Question:
         if honest is None:
             honest = votes.honest_count(self.clients, Fraction(str(self.honest_fraction)))
         return Electorate(self.clients, honest, self.list_size or self.clients // max(1, honest))
+
+    @property
+    def largest_loss(self) -> float:
+        """H: ln(classes) where voters judge by `bounded`, whose losses are cut at that of a guess."""
+        return math.log(self.classes) if self.classes else self.loss_range
 
     @property
     def problem(self) -> Problem:

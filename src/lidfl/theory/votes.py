@@ -188,3 +188,13 @@ def _validation_size(eta: float, p: float, loss_range: float, sides: int) -> int
     if p >= 1:
         return None
     return math.ceil(2 * loss_range**2 * math.log(sides / (1 - p)) / eta**2)
+
+
+def held_out_size(eta: float, p: float, loss_range: float = 1.0) -> int | None:
+    """n' = H² ln(2/(1 − p))/(2η²) images, if f is the *expected* loss: the error is the validation set's alone."""
+    return None if p >= 1 else math.ceil(loss_range**2 * math.log(2 / (1 - p)) / (2 * eta**2))
+
+
+def held_out_error(images: int, p: float, loss_range: float = 1.0) -> float | None:
+    """η = H √(ln(2/(1 − p))/(2n')): a loss on n' held-out images is no further off with chance p; None if p = 1."""
+    return None if p >= 1 else loss_range * math.sqrt(math.log(2 / (1 - p)) / (2 * images))
