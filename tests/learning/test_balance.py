@@ -1,5 +1,7 @@
 """Balance undoes what changes a model and not its function, and leaves honest training alone."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,6 +9,7 @@ from numpy.random import default_rng
 from torch import Tensor, nn
 
 from lidfl.adversaries.against_lists import rescaled
+from lidfl.learning.alignment import aligned
 from lidfl.learning.balance import Balance, balance_of
 from lidfl.learning.client import LocalTraining, draw_batches, local_update
 from lidfl.learning.models import build_model
@@ -104,11 +107,63 @@ def test_what_needs_no_balance_keeps_its_bits() -> None:
     assert torch.equal(balance(network.initial()[None])[0], network.initial())
 
 
+def shuffled(model: Tensor, balance: Balance, seed: int) -> Tensor:
+    """The same function, every hidden layer's units in another order; written anew here, unit by unit."""
+    shuffled, rng = model.clone(), default_rng(seed)
+    for here, after in pairwise(balance.layers):
+        before, order = shuffled.clone(), rng.permutation(here.units)
+        rows, taken = before[here.weight].view(here.units, -1), before[after.weight]
+        taken = taken.view(after.units, here.units, -1)
+        for place, unit in enumerate(order.tolist()):
+            shuffled[here.weight].view(here.units, -1)[place] = rows[unit]
+            shuffled[after.weight].view(after.units, here.units, -1)[:, place] = taken[:, unit]
+            if here.bias is not None:
+                shuffled[here.bias][place] = before[here.bias][unit]
+    return shuffled
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "deep"])
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_units_in_another_order_are_put_back_rescaled_or_not(name: str, scale: float) -> None:
+    network, balance = made(name)
+    start = trained(network, network.initial())
+    grown = trained(network, start)
+    sent = shuffled(rescaled(grown, network.shapes, scale), balance, seed=4)
+    torch.testing.assert_close(said(network, sent), said(network, grown), rtol=1e-3, atol=1e-3)
+    assert (sent - grown).norm() > 0.5 * grown.norm()
+    (formed,) = balance(sent[None], start[None])
+    torch.testing.assert_close(formed, balance(grown[None])[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", list(NETWORKS))
+def test_honest_training_keeps_its_order_and_its_bits(name: str) -> None:
+    network, balance = made(name)
+    start = network.initial()
+    for _ in range(5):
+        grown = trained(network, start, steps=100)
+        assert aligned(grown, start, balance.layers) is grown
+        start = grown
+
+
+def test_units_that_are_twins_or_dead_do_not_change_places() -> None:
+    network, balance = made("mlp")
+    model = network.initial()
+    first = balance.layers[0]
+    rows = model[first.weight].view(first.units, -1)
+    rows[3], rows[5] = rows[2], 0.0
+    assert first.bias is not None
+    model[first.bias][3], model[first.bias][5] = model[first.bias][2], 0.0
+    assert aligned(model, model, balance.layers) is model
+
+
 @pytest.mark.parametrize("value", [0.0, 3e38, -3e38, 1e-42])
 def test_no_model_makes_it_fail(value: float) -> None:
     network, balance = made("deep")
     for model in (torch.full((network.dim,), value), network.initial().index_fill(0, torch.tensor([3]), value)):
         assert balance(model[None]).isfinite().all()
+        assert balance(model[None], network.initial()[None]).isfinite().all()
+    overflown = network.initial().index_fill(0, torch.tensor([3]), torch.inf)
+    assert torch.equal(balance(overflown[None], network.initial()[None])[0], overflown)
     assert balance(torch.empty(0, network.dim)).shape == (0, network.dim)
 
 

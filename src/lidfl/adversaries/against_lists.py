@@ -47,8 +47,8 @@ def trap(
 def permute(honest: Updates, start: Parameters, layers: Shapes, rng: Generator) -> Parameters:
     """Permute: the honest mean with the first layer's hidden units in another order.
 
-    That is the same function, so voters take it, and balance leaves it as it is; but a mean of it and of models in
-    the old order is none of them, so what clients train from it can no longer be averaged with the rest.
+    That is the same function, so voters take it; but a mean of it and of models in the old order is none of them,
+    so what clients train from it can no longer be averaged with the rest, unless balance puts the units back.
     """
     parts = [*torch.split(start + honest.mean(0), [prod(shape) for shape in layers.values()])]
     if len(parts) < 4:  # a weight and a bias before, and the weight and the bias that follow

@@ -1,8 +1,9 @@
 """Undoes what changes a model and not its function: the balance of its hidden units, the offset of its outputs.
 
-Two things about a network of ReLU layers under softmax are free. A hidden unit may have its incoming weights and
-bias times s and its outgoing weights divided by s; and all classes may have the same vector added to their weights
-and the same number to their biases. No voter can see either, and both can make a model that nobody can train.
+Two things about a network of ReLU layers under softmax are free, besides the order of its units (see alignment).
+A hidden unit may have its incoming weights and bias times s and its outgoing weights divided by s; and all classes
+may have the same vector added to their weights and the same number to their biases. No voter can see either, and
+both can make a model that nobody can train.
 
 Gradient descent leaves both alone. For each hidden unit ‖incoming‖² − ‖outgoing‖² stands still under gradient flow
 (Du, Hu and Lee 2018), and since a softmax's gradients sum to zero over classes, so does the mean of the last layer
@@ -17,41 +18,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from lidfl.learning.alignment import aligned
+from lidfl.learning.layers import Layer, chain
 from lidfl.learning.parameters import Network
 from lidfl.types import Models, Parameters
 
-PASSED = (
-    nn.ReLU,
-    nn.LeakyReLU,
-    nn.MaxPool2d,
-    nn.AvgPool2d,
-    nn.AdaptiveAvgPool2d,
-    nn.Flatten,
-    nn.Dropout,
-    nn.Identity,
-)
-"""Layers that pass a positive factor on, unit by unit."""
 SWEEPS = 30
 SETTLED = 1e-4
 """A rescaling by less than this share is rounding, or honest training, and is left alone."""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Where the parameters of a layer stand in a model's vector."""
-
-    weight: slice
-    bias: slice | None
-    units: int
-    inputs: int
-    """How many units it takes from."""
-
-    @property
-    def per_input(self) -> bool:
-        """Whether each unit that it takes from feeds as many of its weights as any other."""
-        return bool((self.weight.stop - self.weight.start) % (self.units * self.inputs) == 0)
 
 
 @dataclass(frozen=True)
@@ -64,14 +40,21 @@ class Invariants:
 
 
 class Balance:
-    """Brings models back to the balance and the offset of the first one."""
+    """Brings models back to the balance and the offset of the first one, and units into their parents' order."""
 
     def __init__(self, layers: Sequence[Layer], first: Parameters) -> None:
         self.layers = layers
         self.first = _invariants(layers, first.double())
 
-    def __call__(self, models: Models) -> Models:
-        """The same functions, one a row, with the first model's balance and offset."""
+    def __call__(self, models: Models, parents: Models | None = None) -> Models:
+        """The same functions, one a row, with the first model's balance and offset.
+
+        Where parents are given, the models that these were trained from, hidden units are in their order. A mean of
+        models whose units are in order needs none.
+        """
+        if parents is not None:
+            pairs = zip(models, parents, strict=True)
+            models = torch.stack([aligned(model, parent, self.layers) for model, parent in pairs])
         return torch.stack([self._one(model) for model in models]) if len(models) else models
 
     def _one(self, model: Parameters) -> Parameters:
@@ -123,25 +106,6 @@ def balance_of(network: Network, first: Parameters) -> Balance | None:
     """The balance of a network, if it is a chain of layers whose free factors are known; else None."""
     layers = chain(network)
     return Balance(layers, first) if layers else None
-
-
-def chain(network: Network) -> list[Layer]:
-    """The layers of a plain chain of linear and convolutional layers; none if a network is anything else."""
-    layers: list[Layer] = []
-    taken = 0
-    for part in network.module if isinstance(network.module, nn.Sequential) else [network.module]:
-        if isinstance(part, nn.Linear) or (isinstance(part, nn.Conv2d) and part.groups == 1):
-            layers.append(_layer(part, taken, inputs=layers[-1].units if layers else 1))
-            taken = (layers[-1].bias or layers[-1].weight).stop
-        elif not isinstance(part, PASSED):
-            return []
-    return layers if taken == network.dim and all(layer.per_input for layer in layers) else []
-
-
-def _layer(part: nn.Linear | nn.Conv2d, start: int, inputs: int) -> Layer:
-    units, size = part.weight.shape[0], part.weight.numel()
-    bias = None if part.bias is None else slice(start + size, start + size + units)
-    return Layer(slice(start, start + size), bias, units, inputs)
 
 
 def _invariants(layers: Sequence[Layer], model: Tensor) -> Invariants:

@@ -64,7 +64,7 @@ def in_form(trained: Mapping[Client, Trained], models: ModelList, rules: Rules) 
         return trained
     parents = models.parameters[[sent.parent for sent in trained.values()]]
     grown = parents + torch.stack([sent.update for sent in trained.values()])
-    steps = zip(trained.items(), rules.canonical(grown) - parents, strict=True)
+    steps = zip(trained.items(), rules.canonical(grown, parents) - parents, strict=True)
     return {c: replace(sent, update=step) if all_finite(step) else sent for (c, sent), step in steps}
 
 

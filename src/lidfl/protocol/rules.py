@@ -30,8 +30,8 @@ Propose: TypeAlias = "Callable[[Gathered], list[Proposed] | Asking]"
 class Canonical(Protocol):
     """Brings models into a form that does not depend on who sent them."""
 
-    def __call__(self, models: Models) -> Models:
-        """The same functions, one a row, in the one form."""
+    def __call__(self, models: Models, parents: Models | None = None) -> Models:
+        """The same functions, one a row, in the one form; near those that they were trained from, if told."""
         ...
 
 
