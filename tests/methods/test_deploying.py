@@ -123,19 +123,30 @@ def test_without_doubt_alone_is_better_where_the_list_serves_others() -> None:
 
 
 class FewImages(Noisy):
-    """Of two images the second one hardly tells good from bad: a spread of two says nothing."""
+    """Two images, of which one hardly tells good from bad: a spread of two says nothing."""
 
     def values(self, models: Models) -> NDArray[np.float64]:
         off = np.abs(models[:, :1].double().numpy() - self.wants)
         return np.hstack([off, 0.01 * off])
 
 
-def test_whoever_has_hardly_any_images_takes_the_best_model_alone() -> None:
+def test_to_whoever_has_hardly_any_images_nothing_is_alike_that_fifty_would_tell_apart() -> None:
+    """Differences 40 and 0.4: mean 20.2, deviation 28.0, so two errors are 39.6 of two images and 7.9 of fifty."""
     own = FewImages(wants=0)
     bad, good = own.values(points(40, 0))
-    assert not differ(bad, good, 2.0), "two images cannot tell them apart"
+    assert not differ(bad, good, 2.0)
+    assert differ(bad, good, 2.0, 50)
     assert alike(points(0, 40), own).tolist() == [0]
     assert joined(points(0, 40), own, rounds=1).tolist() == [0]
+
+
+def test_fewer_than_ten_images_are_no_ground_to_leave_what_is_shared() -> None:
+    class Few(Line):
+        def values(self, models: Models) -> NDArray[np.float64]:
+            return super().values(models)[:, :9]
+
+    assert joined(points(0, 1), Line(wants=100), rounds=1).tolist() == [100]
+    assert joined(points(0, 1), Few(wants=100), rounds=1).tolist() == [1]
 
 
 @pytest.mark.parametrize("name", list(deploy))

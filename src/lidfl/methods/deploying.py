@@ -40,8 +40,9 @@ class OwnData(Protocol):
         ...
 
 
-FEW = 10
-"""Of fewer images nobody can tell a spread: with two, models that serve nobody pass for alike by chance."""
+FEW, ENOUGH = 10, 50
+"""Of fewer than ten images nobody can tell a spread. And who has fewer than fifty takes models for alike that fifty
+could not tell apart: the fewer the images, the more would pass by chance, up to those that serve nobody."""
 
 deploy: Registry[Parameters] = Registry("deploy", frozenset({"rounds"}), given=("models", "own"))
 
@@ -79,20 +80,18 @@ def tuned(models: Models, own: OwnData, *, parts: int = 10) -> Parameters:
 def alike(models: Models, own: OwnData, *, errors: float = 2.0) -> Parameters:
     """The mean of the best model and of those that own data cannot tell from it: less variance, no lucky winner.
 
-    Two models are alike if their losses, image by image, differ on average by less than so many standard errors.
-    A model joins only if the mean with it is alike too: one may be as good and still spoil a mean, as a network
-    does whose hidden units were permuted. With fewer than ten images it is the best model alone.
+    Two models are alike if their losses, image by image, differ on average by less than so many standard errors, of
+    fifty images at least. A model joins only if the mean with it is alike too: one may be as good and still spoil a
+    mean, as a network does whose hidden units were permuted.
     """
     values = own.values(models)
     first, *others = values.mean(1).argsort(kind="stable").tolist()
-    if values.shape[1] < FEW:
-        return models[first]
     members, mean = [first], models[first]
     for place in others:
-        if differ(values[place], values[first], errors):
+        if differ(values[place], values[first], errors, ENOUGH):
             continue
         wider = models[[*members, place]].mean(0)
-        if not differ(own.values(wider[None])[0], values[first], errors):
+        if not differ(own.values(wider[None])[0], values[first], errors, ENOUGH):
             members, mean = [*members, place], wider
     return mean
 
@@ -112,12 +111,16 @@ def joined(models: Models, own: OwnData, rounds: int, *, parts: int = 4, errors:
     return other if differ(values[0], values[1], errors) else shared
 
 
-def differ(values: NDArray[np.float64], lower: NDArray[np.float64], errors: float) -> bool:
-    """Whether losses, image by image, are higher than others by more than so many standard errors."""
+def differ(values: NDArray[np.float64], lower: NDArray[np.float64], errors: float, images: int = 1) -> bool:
+    """Whether losses, image by image, are higher than others by more than so many standard errors.
+
+    The error is that of so many images at least, however few there are.
+    """
     differences = values - lower
     if not np.isfinite(differences).all():
         return bool(np.isfinite(lower).all())
-    spread = differences.std(ddof=1) / len(differences) ** 0.5 if len(differences) > 1 else 0.0
+    number = max(len(differences), images)
+    spread = differences.std(ddof=1) / number**0.5 if len(differences) > 1 else 0.0
     return bool(differences.mean() > errors * spread)
 
 
