@@ -244,6 +244,7 @@ def test_baffle_keeps_the_old_model_if_enough_validators_find_the_new_one_odd() 
     for odd, found in ((range(3), [1.0]), (range(4), [0.0])):
         outcome = play("baffle:validators=6,quorum=4", Line(steps, odd=odd), 6, 4)
         assert values(outcome) == found
+        assert outcome.record.rejected == ({} if found == [1.0] else {"new model voted down": 1})
     assert outcome.models.memory is None
 
 

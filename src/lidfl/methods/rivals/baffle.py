@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +17,8 @@ from lidfl.types import Client
 
 Points = NDArray[np.float64]
 """One point a row."""
+VOTED_DOWN = Counter({"new model voted down": 1})
+"""How a round is counted that changed nothing."""
 
 
 @method("baffle", needs="validators that look at errors class by class")
@@ -45,7 +48,7 @@ def baffle(
     request = Validate(round_index, torch.cat([past, new.parameters[None]]), asked)
     verdicts, spoilt = valid_verdicts((yield request), request)
     if sum(verdicts.values()) >= quorum or not all_finite(new.parameters):
-        return succeed(round_index, models, {}, unusable + spoilt)
+        return succeed(round_index, models, {}, unusable + spoilt + VOTED_DOWN)
     kept = replace(models, memory=past[-max(1, lookback) :])
     return succeed(round_index, kept, {0: new}, unusable + spoilt)
 
