@@ -69,6 +69,15 @@ def test_a_config_file_and_flags_over_it(tmp_path: Path) -> None:
     assert 'attack = "gauss"\n' in written
 
 
+def test_a_recorded_run_under_another_name_or_seed_goes_elsewhere(tmp_path: Path) -> None:
+    """It once said that the run was there already: its record names the directory."""
+    lidfl("run", "--rounds", 2, "--name", "first", "--quiet", cwd=tmp_path)
+    record = "runs/first-2024/experiment.toml"
+    lidfl("run", "--config", record, "--name", "second", "--quiet", cwd=tmp_path)
+    lidfl("run", "--config", record, "--seed", 7, "--quiet", cwd=tmp_path)
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["first-2024", "first-7", "second-2024"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

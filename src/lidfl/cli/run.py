@@ -67,8 +67,14 @@ class RunOptions:
         write_json(summary) if self.json else print_result(experiment, summary)
 
     def settings(self) -> dict[str, Any]:
-        """The settings of the file, and over them the flags that were given."""
-        return (read_toml(self.config) if self.config else {}) | given_flags(self, Experiment)
+        """The settings of the file, and over them the flags that were given.
+
+        A run records where it was written; under another name or with another seed it is another run, elsewhere.
+        """
+        told, given = read_toml(self.config) if self.config else {}, given_flags(self, Experiment)
+        if {"name", "seed"} & given.keys() and told.get("out") == f"runs/{told.get('name')}-{told.get('seed')}":
+            del told["out"]
+        return told | given
 
 
 @contextmanager
