@@ -6,14 +6,15 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pyarrow
 import pytest
 import torch
 from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
+from pyarrow import parquet
 
 import lidfl
 from lidfl import Experiment, LidflError
@@ -290,18 +291,23 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
 
 def test_parquet_is_read_where_pyarrow_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = {"age": [1, 2, 3], "colour": ["red", "blue", "red"], "kind": [True, False, True]}
-    (tmp_path / "mine.parquet").write_bytes(b"stands for a table")
+    parquet.write_table(pyarrow.table(columns), tmp_path / "mine.parquet")
+    data = loaded(f"table:{tmp_path / 'mine.parquet'}")
+    assert data.images[:, 0, 0].tolist() == [[1, 0, 1], [2, 1, 0], [3, 0, 1]]
+    assert data.labels.tolist() == [1, 0, 1]
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert "install pyarrow (pip install pyarrow), or save it as CSV" in refusal(
         f"table:{tmp_path / 'mine.parquet'}"
     )
-    arrow = ModuleType("pyarrow")
-    read = SimpleNamespace(read_table=lambda file: SimpleNamespace(to_pydict=lambda: dict(columns)))
-    arrow.parquet, arrow.ArrowException = read, ValueError  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pyarrow", arrow)
-    data = loaded(f"table:{tmp_path / 'mine.parquet'}")
-    assert data.images[:, 0, 0].tolist() == [[1, 0, 1], [2, 1, 0], [3, 0, 1]]
-    assert data.labels.tolist() == [1, 0, 1]
+
+
+def test_a_parquet_file_that_is_none_or_holds_a_disk_full_of_zeros_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "no.parquet").write_bytes(b"PAR1 is not all there is to it PAR1")
+    assert "is not a readable Parquet file" in refusal(f"table:{tmp_path / 'no.parquet'}")
+    zeros = pyarrow.table({name: np.zeros(10_000_000, dtype=np.int8) for name in "abcdefghijklmno"})
+    parquet.write_table(zeros, tmp_path / "bomb.parquet", compression="zstd")
+    assert (tmp_path / "bomb.parquet").stat().st_size < 1_000_000
+    assert "to 1,200,000,000, which no data does" in refusal(f"table:{tmp_path / 'bomb.parquet'}")
 
 
 def test_a_table_is_learned_from(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lidfl.data.base import DATA_VARIABLE, Dataset, caution_about_classes, dataset, locate
+from lidfl.data.base import DATA_VARIABLE, Dataset, caution_about_classes, dataset, locate, refuse_bomb
 from lidfl.errors import LidflError
 
 Columns: TypeAlias = dict[str, list[Any]]
@@ -16,6 +16,9 @@ Columns: TypeAlias = dict[str, list[Any]]
 
 MAX_WORDS = 100
 """A column of more different words is no category but a name or a text."""
+
+BYTES = 8
+"""At least so many make a value, once it is read; a few of them in a file can stand for a column of zeros."""
 
 
 @dataset
@@ -70,6 +73,8 @@ def _read_parquet(file: Path) -> Columns:
     except ImportError:
         raise LidflError(f"to read {file} install pyarrow (pip install pyarrow), or save it as CSV") from None
     try:
+        shape = parquet.read_metadata(file)
+        refuse_bomb(BYTES * shape.num_rows * shape.num_columns, file.stat().st_size, file)
         columns: Columns = parquet.read_table(file).to_pydict()
     except (OSError, ArrowException, ValueError) as error:
         raise LidflError(f"{file} is not a readable Parquet file ({str(error).splitlines()[0]})") from None
