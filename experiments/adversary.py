@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from experiments.beyond import ROOT, filled, runs, seeds, such
+from experiments.kept import ROOT, filled, runs, seeds, such
 from lidfl.studies.store import Kept
 from lidfl.studies.tables import Cell, markdown
 

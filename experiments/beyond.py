@@ -6,78 +6,20 @@
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from experiments.kept import ROOT, SHORT_BY, accuracy, beside, deployed, filled, gap, runs, seeds, such, text
 from lidfl.runs.costs import costs_of
-from lidfl.studies.statistics import Difference, paired_difference
-from lidfl.studies.store import Kept, read_kept
-from lidfl.studies.tables import Cell, markdown
+from lidfl.studies.store import Kept
+from lidfl.studies.tables import markdown
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "beyond.md"
-RESULTS = ROOT / "results"
 ATTACKS = ("empire", "gauss", "label_flip", "lie", "omniscient", "sign_flip")
 VOTES = ("worst", "random", "coordinated")
-SHORT_BY = 0.01
-"""What falls further below the oracle than this is shown in bold."""
 LR_PARAMETERS = 784 * 62 + 62
-
-
-@cache
-def runs(name: str) -> list[Kept]:
-    """All kept runs of an experiment."""
-    path = RESULTS / f"{name}.json"
-    return list(read_kept(path).values()) if path.exists() else []
-
-
-def accuracy(run: Kept) -> float:
-    """The paper's test accuracy."""
-    return float(run.summary["test_accuracy"])
-
-
-def such(found: Iterable[Kept], **settings: Any) -> list[Kept]:
-    """Those runs that have these settings."""
-    return [run for run in found if all(getattr(run.experiment, key) == value for key, value in settings.items())]
-
-
-def text(found: Iterable[Kept]) -> str:
-    """Mean ± deviation over seeds, the mean alone for one seed, a dash for none."""
-    return Cell(tuple(map(accuracy, found))).text()
-
-
-def seeds(found: Iterable[Kept]) -> str:
-    """Which seeds and commits the runs have, for the line below a table."""
-    found = list(found)
-    numbers = ", ".join(map(str, sorted({run.experiment.seed for run in found})))
-    commits = ", ".join(sorted({str(run.summary.get("commit")) for run in found}))
-    return f"\nSeeds {numbers}; commit {commits}.\n"
-
-
-def deployed(run: Kept) -> float:
-    """What honest clients get."""
-    return float(run.summary["deployed_accuracy"])
-
-
-def gap(found: Sequence[Kept], ceiling: Sequence[Kept]) -> Difference | None:
-    """How far what clients deploy lies from the oracle's, seed by seed."""
-    values, best = ({run.experiment.seed: deployed(run) for run in some} for some in (found, ceiling))
-    return paired_difference(values, best)
-
-
-def beside(found: Sequence[Kept], ceiling: Sequence[Kept]) -> str:
-    """What clients deploy, and how far it lies from the oracle's; bold beyond 0.01, a star if that is no chance."""
-    far = gap(found, ceiling)
-    if far is None:
-        return "–"
-    mark = "*" if far.excludes_zero else ""
-    told = f"**{far.mean:+.3f}**{mark}" if far.mean < -SHORT_BY else f"{far.mean:+.3f}{mark}"
-    return f"{fmean(map(deployed, found)):.3f} ({told})"
 
 
 def cells(found: Sequence[Kept]) -> Iterator[tuple[float, str, str, list[Kept], list[Kept]]]:
@@ -122,33 +64,53 @@ def summary_gap(found: Sequence[Kept], ceiling: Sequence[Kept]) -> float:
     return fmean(accuracy(run) - best[run.experiment.seed] for run in found if run.experiment.seed in best)
 
 
+PRESET: dict[str, Any] = dict(rounds=25, judge="bounded", deploy="joined", candidates=3, parent="favourite") | dict(
+    proposal="jurors:stride=2+rknn+average", times=4
+)
+"""What `lidfl-ranked` is; its list is so many times the shortest that is safe."""
+SHORTEST = {0.6: 2, 0.8: 5}
 LEVERS: dict[str, dict[str, Any]] = {
     "as it was: 150 rounds of 25 steps, by loss, best": dict(rounds=150, judge="loss", deploy="best"),
-    "25 rounds of 150 steps": dict(rounds=25, judge="loss", deploy="best"),
-    "and a bounded loss": dict(rounds=25, judge="bounded", deploy="best", candidates=3),
-    "and 50 rounds of 75 steps instead": dict(rounds=50, judge="bounded", deploy="best"),
-    "and 10 rounds of 375 steps instead": dict(rounds=10, judge="bounded", deploy="best"),
-    "and by errors instead of a bounded loss": dict(rounds=25, judge="errors", deploy="best"),
-    "and six jurors instead of three": dict(rounds=25, judge="bounded", deploy="best", candidates=6),
-    "and `soup`": dict(rounds=25, judge="bounded", deploy="soup"),
-    "and `alike`": dict(rounds=25, judge="bounded", deploy="alike"),
-    "and `joined`: the preset": dict(rounds=25, judge="bounded", deploy="joined"),
+    "25 rounds of 150 steps": dict(judge="loss", deploy="best"),
+    "and a bounded loss": dict(deploy="best"),
+    "and 50 rounds of 75 steps instead": dict(rounds=50, deploy="best"),
+    "and 10 rounds of 375 steps instead": dict(rounds=10, deploy="best"),
+    "and by errors instead of a bounded loss": dict(judge="errors", deploy="best"),
+    "and six jurors instead of three": dict(deploy="best", candidates=6),
+    "and `soup`": dict(deploy="soup"),
+    "and `alike`": dict(deploy="alike"),
+    "and `joined`: the preset": {},
+    "the preset with the shortest safe list": dict(times=1),
+    "… with one twice as long": dict(times=2),
+    "… with one eight times as long": dict(times=8),
+    "… with stride 1": dict(proposal="jurors:stride=1+rknn+average"),
+    "… with stride 3": dict(proposal="jurors:stride=3+rknn+average"),
+    "… with jurors alone": dict(proposal="jurors:stride=2"),
+    "… without RKNN": dict(proposal="jurors:stride=2+average"),
+    "… with parents that are drawn": dict(parent="uniform"),
 }
 """What was changed one by one, on seeds that no other table uses."""
+
+
+def levered(found: Iterable[Kept], fraction: float, changes: Mapping[str, Any]) -> list[Kept]:
+    """The runs of the preset with something changed."""
+    wanted = PRESET | dict(changes)
+    length = wanted.pop("times") * SHORTEST[fraction]
+    return such(found, byzantine_fraction=fraction, method="lidfl-ranked", list_size=length, **wanted)
 
 
 def search() -> str:
     """What each lever brings: the distance of what clients deploy from the oracle's, with its interval."""
     found = runs("beyond-search")
     lines = []
-    for name, wanted in LEVERS.items():
+    for name, changes in LEVERS.items():
+        mine = {fraction: levered(found, fraction, changes) for fraction in SHORTEST}
         texts = []
-        for fraction in (0.6, 0.8):
-            at = such(found, byzantine_fraction=fraction)
-            far = gap(such(at, method="lidfl-ranked", **wanted), such(at, method="oracle", rounds=25))
+        for fraction, some in mine.items():
+            far = gap(some, such(found, byzantine_fraction=fraction, method="oracle", rounds=25))
             texts.append(far.text() if far else "–")
-        mine = such(found, method="lidfl-ranked", **wanted)
-        lines.append([name, *texts, f"{fmean(run.summary['seconds'] for run in mine):.0f}" if mine else "–"])
+        seconds = [run.summary["seconds"] for some in mine.values() for run in some]
+        lines.append([name, *texts, f"{fmean(seconds):.0f}" if seconds else "–"])
     head = ["lidfl-ranked", "60 %: from the oracle", "80 %: from the oracle", "seconds here"]
     return markdown(head, lines) + seeds(found)
 
@@ -207,6 +169,29 @@ def per_round(run: Kept) -> tuple[float, float]:
     assert costs.bytes_up is not None
     rounds = run.experiment.rounds
     return costs.gradient_steps / rounds, (costs.bytes_down + costs.bytes_up) / rounds / 1e6
+
+
+PARTITIONS = ("iid:sizes=lognormal", "by_writer", "dirichlet:concentration=0.5", "dirichlet:concentration=0.1")
+EQUAL_STEPS = ((150, 25), (50, 75), (25, 150), (10, 375))
+EQUAL_ROUNDS = ((25, 25), (25, 75), (25, 150), (25, 375))
+
+
+def steps() -> str:
+    """Local steps a round at equal gradient steps and at equal rounds, where clients are alike and where not."""
+    found = runs("beyond-steps")
+    return "\n".join(_by_steps(found, kinds) for kinds in (EQUAL_STEPS, EQUAL_ROUNDS)) + seeds(found)
+
+
+def _by_steps(found: Sequence[Kept], kinds: Sequence[tuple[int, int]]) -> str:
+    """A row a partition, a column so many rounds of so many steps; beside the oracle of as many."""
+    lines = []
+    for partition, (rounds, local_steps) in product(PARTITIONS, kinds):
+        at = such(found, partition=partition, rounds=rounds, local_steps=local_steps)
+        cell = beside(such(at, method="lidfl-ranked"), such(at, method="oracle"))
+        if (rounds, local_steps) == kinds[0]:
+            lines.append([partition])
+        lines[-1].append(cell)
+    return markdown(["partition", *(f"{rounds} × {steps}" for rounds, steps in kinds)], lines)
 
 
 def cnn() -> str:
@@ -293,20 +278,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "votes": votes,
     "cost": cost,
     "hetero": hetero,
+    "steps": steps,
     "newcomers": newcomers,
     "small": small,
     "cnn": cnn,
     "million": million,
 }
-
-
-def filled(page: str, tables: Mapping[str, Callable[[], str]]) -> str:
-    """A page with every table between its marks made anew."""
-    for name, make in tables.items():
-        mark = f"<!-- {name} -->\n"
-        page, changed = re.subn(rf"(?s){re.escape(mark)}.*?<!-- end -->", f"{mark}\n{make()}\n<!-- end -->", page)
-        assert changed == 1, f"the page has no place for the table '{name}'"
-    return page
 
 
 if __name__ == "__main__":

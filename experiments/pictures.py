@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from experiments.beyond import ATTACKS, PAGE, VOTES, cells, gap, per_round, runs, such
+from experiments.beyond import ATTACKS, PAGE, VOTES, cells, per_round
+from experiments.kept import gap, runs, such
 from lidfl.report.figures.base import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Row, chart_of
 from lidfl.report.scenes import mean_curve
 
