@@ -119,17 +119,19 @@ PARTITIONS = ("iid:sizes=lognormal", "by_writer", "dirichlet:concentration=0.5",
 
 
 def hetero() -> str:
-    """Clients whose data differ: what they deploy beside training alone and beside the oracle."""
+    """Clients whose data differ: what they deploy under each attack beside training alone, and the oracle's."""
     found = runs("beyond-hetero")
-    attacks = ("sign_flip", "gauss", "lie", "label_flip")
-    lines = []
-    for partition in PARTITIONS:
-        at = such(found, partition=partition)
-        alone, ceiling = (such(at, method=name) for name in ("local", "oracle"))
-        tops = [f"{fmean(map(deployed, some)):.3f}" if some else "–" for some in (alone, ceiling)]
-        mine = [such(at, method="lidfl-ranked", attack=attack) for attack in attacks]
-        lines.append([partition, *tops, *(beside(some, alone) for some in mine)])
-    return markdown(["partition", "alone", "oracle", *attacks], lines) + seeds(found)
+    at = [such(found, partition=partition) for partition in PARTITIONS]
+    alone, ceiling = ([such(some, method=name) for some in at] for name in ("local", "oracle"))
+    lines = [
+        [name, *(f"{fmean(map(deployed, some)):.3f}" if some else "–" for some in kind)]
+        for name, kind in (("nobody: the oracle", ceiling), ("nobody: training alone", alone))
+    ]
+    ours = such(found, method="lidfl-ranked")
+    for attack in sorted({run.experiment.attack for run in ours}):
+        mine = [such(some, method="lidfl-ranked", attack=attack) for some in at]
+        lines.append([f"`{attack}`", *(beside(*pair) for pair in zip(mine, alone, strict=True))])
+    return markdown(["attack", *PARTITIONS], lines) + seeds(found)
 
 
 def votes() -> str:
