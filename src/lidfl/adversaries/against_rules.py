@@ -55,14 +55,22 @@ def ipm(honest: Updates, *, epsilon: float = 0.5) -> Parameters:
 
 @attack
 def opt_alie(honest: Updates, num_byzantine: int, aggregate: Aggregate) -> Parameters:
-    """ALIE with the z that moves the rule in use farthest from the honest mean."""
+    """ALIE with the z that moves the rule in use farthest: ū − zσ, z found by a search along the line.
+
+    ALIE fixes z by the number of clients (Baruch et al. 2019); to tune a factor to the rule that is known is
+    Shejwalkar and Houmansadr's (2021).
+    """
     mean = honest.mean(0)
     return strongest(mean, lie(honest, z=1.0) - mean, honest, num_byzantine, aggregate)
 
 
 @attack
 def opt_ipm(honest: Updates, num_byzantine: int, aggregate: Aggregate) -> Parameters:
-    """IPM with the ε that moves the rule in use farthest from the honest mean."""
+    """IPM with the ε that moves the rule in use farthest: −εū, ε found by a search along the line.
+
+    IPM fixes ε (Xie, Koyejo and Gupta 2020); to tune a factor to the rule that is known is Shejwalkar and
+    Houmansadr's (2021).
+    """
     mean = honest.mean(0)
     return strongest(torch.zeros_like(mean), -mean, honest, num_byzantine, aggregate)
 
