@@ -41,7 +41,7 @@ def _heat_map(rows: Sequence[Row], fraction: float) -> alt.LayerChart:
         alt.X("attack:N", title=None, axis=alt.Axis(labelAngle=0), scale=alt.Scale(domain=ATTACKS)),
         alt.Y("votes:N", title="votes", sort=VOTES, scale=alt.Scale(domain=VOTES)),
     )
-    cells = base.mark_rect().encode(alt.Color("gap:Q", scale=scale, title="from the oracle"))
+    cells = base.mark_rect().encode(alt.Color("gap:Q", scale=scale, title="distance"))
     return cells + base.mark_text(color="black").encode(alt.Text("gap:Q", format="+.3f"))
 
 
