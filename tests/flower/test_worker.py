@@ -11,6 +11,7 @@ pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 from lidfl.flower.codec import Ask, Work
 from lidfl.flower.local.shares import FiledTask, write_shares
 from lidfl.flower.worker import Worker
+from lidfl.methods.deploying import joined
 from lidfl.settings.world import load_data
 from tests.flower.nodes import six
 
@@ -66,3 +67,12 @@ def test_a_users_own_optimiser_takes_the_steps(folder: str) -> None:
     update = Worker(Plain(folder), Ask("train", 1, 2, work=WORK), {}).train(np.zeros(650, dtype=np.float32))
     steps = np.abs(update[np.abs(update) > 1e-6]) / WORK.learning_rate
     assert steps == pytest.approx(np.round(steps), abs=1e-4), "each step has the same length"
+
+
+def test_by_a_users_own_loss_too_training_alone_is_taken_where_the_list_is_worse(folder: str) -> None:
+    """A loss that is one number has no spread: what is lower is better, if there are images enough behind it."""
+    worker = Worker(Twice(folder), Ask("vote", 1, 2, work=WORK), {})
+    useless = torch.full((1, 650), 50.0).cumsum(1)
+    taken = joined(useless, worker, rounds=2)
+    assert worker.losses(taken[None])[0] < worker.losses(useless)[0]
+    assert len(worker.values(useless)[0]) == len(worker.validation[1]) >= 10

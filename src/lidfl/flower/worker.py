@@ -78,10 +78,10 @@ class Worker:
         return np.array([self.loss(row.numpy()) for row in models])
 
     def values(self, models: Models) -> NDArray[np.float64]:
-        """The same image by image; a task's own loss tells no more than the mean."""
-        if hasattr(self.task, "loss"):
-            return self.losses(models)[:, None]
+        """The same image by image; a task's own loss tells no more than the mean, which then stands for each."""
         images, labels = self.validation
+        if hasattr(self.task, "loss"):
+            return np.repeat(self.losses(models)[:, None], len(labels), axis=1)
         found = candidate_values(self.network, models, images, labels, measure_named(self.ask.work.judge))
         return np.asarray(found.numpy())
 
