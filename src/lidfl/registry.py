@@ -7,8 +7,10 @@ not choose (`rng`, `num_honest`, …): a function that names one of them is give
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import FunctionType
 from typing import Any, Generic, TypeVar
 
 from lidfl.errors import LidflError
@@ -122,7 +124,7 @@ class Registry(Generic[R]):
         missing = [o.name for o in known.values() if o.default is o.empty and o.name not in options]
         if missing:
             raise LidflError(f"{self.kind} '{name}' needs {missing[0]}: write {name}:{missing[0]}=…")
-        parameters = inspect.signature(function).parameters
+        parameters = _parameters(function)
         return Bound(name, function, options, self.context & parameters.keys())
 
     def _parse(self, name: str, text: str, known: dict[str, inspect.Parameter]) -> dict[str, Any]:
@@ -183,8 +185,20 @@ def load_plugins() -> None:
                 ) from error
 
 
+@lru_cache(maxsize=1000)  # a sweep of thousands of runs looks each of them up many times
+def _signature(function: FunctionType) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """What a function takes; another callable, which may not be hashable, is looked at each time."""
+    if isinstance(function, FunctionType):
+        return _signature(function)
+    return inspect.signature(function).parameters
+
+
 def _options(function: Callable[..., Any], context: frozenset[str]) -> dict[str, inspect.Parameter]:
-    parameters = inspect.signature(function).parameters.values()
+    parameters = _parameters(function).values()
     return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in context}
 
 

@@ -1,6 +1,7 @@
 """The page beside the paper: made from kept results alone, and every large difference is explained."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,13 @@ from lidfl.studies.tables import Cell
 from tests.records import finished_run
 
 RESULTS = Path(__file__).parents[2] / "results"
+PLANNED = cache(planned)
+
+
+@pytest.fixture(autouse=True)
+def planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a page plans does not depend on what is kept: for all of these tests once is enough."""
+    monkeypatch.setattr(pages, "planned", PLANNED)
 
 
 @pytest.fixture
