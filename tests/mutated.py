@@ -1,6 +1,7 @@
 """Files as accidents and enemies leave them: whole ones, changed in a place or two, the same every time."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from numpy.random import Generator, default_rng
 
@@ -38,6 +39,13 @@ def mutations(content: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
     ways = [flipped, cut, doubled, without, replaced, replaced]
     for _ in range(count):
         yield ways[int(rng.integers(len(ways)))](content, rng)
+
+
+def rewrite(path: Path, content: bytes) -> None:
+    """Put other bytes into a file that is there; to empty it first would make the file system wait for the disk."""
+    with path.open("r+b") as file:
+        file.write(content)
+        file.truncate()
 
 
 def place(content: bytes, rng: Generator) -> int:

@@ -13,7 +13,7 @@ from lidfl.report.read import RunRecords
 from lidfl.report.story import compose
 from lidfl.studies.store import Kept, Shelf, read_kept
 from lidfl.studies.sweep import Sweep, read_sweep
-from tests.mutated import mutations
+from tests.mutated import mutations, rewrite
 from tests.records import round_record
 
 COUNT = 400
@@ -57,7 +57,7 @@ def test_a_mutated_file_is_read_or_refused_in_one_line(name: str, finished: Path
     refused = []
     try:
         for number, content in enumerate(mutations(whole, COUNT)):
-            file.write_bytes(content)
+            rewrite(file, content)
             try:
                 read(finished)
             except LidflError as error:
@@ -79,7 +79,7 @@ def test_a_report_on_a_mutated_run_is_written_or_refused_in_one_line(name: str, 
     drawn = 0
     try:
         for number, content in enumerate(mutations(whole, 150, seed=1)):
-            file.write_bytes(content)
+            rewrite(file, content)
             try:
                 RunRecords.read(finished / "run")
             except LidflError:
