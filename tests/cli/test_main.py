@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from lidfl import LidflError
+from lidfl import Experiment, LidflError
 from lidfl.cli.federation import FederationUp
+from lidfl.cli.run import Run
 from lidfl.learning.models import build_model
 from tests.command import lidfl, lidfl_here, lines_without_times, start
 
@@ -71,11 +73,15 @@ def test_a_config_file_and_flags_over_it(tmp_path: Path) -> None:
 
 def test_a_recorded_run_under_another_name_or_seed_goes_elsewhere(tmp_path: Path) -> None:
     """It once said that the run was there already: its record names the directory."""
-    lidfl("run", "--rounds", 2, "--name", "first", "--quiet", cwd=tmp_path)
-    record = "runs/first-2024/experiment.toml"
-    lidfl("run", "--config", record, "--name", "second", "--quiet", cwd=tmp_path)
-    lidfl("run", "--config", record, "--seed", 7, "--quiet", cwd=tmp_path)
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["first-2024", "first-7", "second-2024"]
+    record = tmp_path / "experiment.toml"
+    record.write_text(Experiment(name="first").to_toml())
+
+    def out(**flags: Any) -> str:
+        return Experiment.of(Run(config=record, **flags).settings()).out
+
+    assert [out(), out(name="second"), out(seed=7)] == ["runs/first-2024", "runs/second-2024", "runs/first-7"]
+    record.write_text(Experiment(name="first", out="elsewhere").to_toml())
+    assert out(name="second") == "elsewhere"
 
 
 @pytest.mark.parametrize(

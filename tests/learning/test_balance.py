@@ -140,7 +140,7 @@ def test_honest_training_keeps_its_order_and_its_bits(name: str) -> None:
     network, balance = made(name)
     start = network.initial()
     for _ in range(5):
-        grown = trained(network, start, steps=100)
+        grown = trained(network, start, steps=50)
         assert aligned(grown, start, balance.layers) is grown
         start = grown
 
