@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from experiments.kept import ROOT, filled, runs, seeds, such
+from experiments.kept import ROOT, deployed, filled, runs, seeds, such
 from lidfl.studies.store import Kept
 from lidfl.studies.tables import Cell, markdown
 
@@ -20,11 +20,6 @@ Wanted: TypeAlias = Mapping[str, Any]
 PAGE = ROOT / "docs" / "adversary.md"
 SHORT_BY = 0.02
 """What falls further below the oracle than this is shown in bold."""
-
-
-def deployed(run: Kept) -> float:
-    """What honest clients get."""
-    return float(run.summary["deployed_accuracy"])
 
 
 def text(found: Iterable[Kept]) -> str:

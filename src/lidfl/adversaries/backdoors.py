@@ -95,7 +95,7 @@ def backdoor(
     """
     chosen = draw(labels, share, rng)
     poisoned = stamp(images, labels, chosen, square(target, size, value))
-    return Poison(*poisoned, partial(scaled, scale) if scale != 1 else None)
+    return Poison(*poisoned, sent_longer(scale))
 
 
 @attack
@@ -118,7 +118,7 @@ def dba(
     for part, patch in enumerate(BARS):
         theirs = chosen & torch.from_numpy(owners % len(BARS) == part).to(chosen.device)
         images, labels = stamp(images, labels, theirs, Trigger(target, (patch,), value))
-    return Poison(images, labels, partial(scaled, scale) if scale != 1 else None)
+    return Poison(images, labels, sent_longer(scale))
 
 
 BARS: tuple[Patch, ...] = ((0, 0, 1, 4), (0, 6, 1, 4), (3, 0, 1, 4), (3, 6, 1, 4))
@@ -150,8 +150,7 @@ def edge_case(
     copies = torch.from_numpy(rng.choice(rare_ones, int(chosen.sum()))).to(labels.device)
     images, labels = images.clone(), torch.where(chosen, target, labels)
     images[chosen] = images[copies].clone()
-    changes = scale != 1 or radius > 0
-    return Poison(images, labels, partial(scaled, scale, radius=radius) if changes else None)
+    return Poison(images, labels, sent_longer(scale, radius))
 
 
 @attack
@@ -212,6 +211,11 @@ def rare(images: torch.Tensor, labels: torch.Tensor, source: int, tail: float) -
     likelihood = (-distances / (2 * distances.mean())).log_softmax(1)[:, place]
     found[rows[likelihood.argsort(stable=True)[: max(1, round(tail * len(rows)))]]] = True
     return found
+
+
+def sent_longer(scale: float, radius: float = 0.0) -> Send | None:
+    """How `scaled` changes an update; None if it would not."""
+    return partial(scaled, scale, radius=radius) if scale != 1 or radius > 0 else None
 
 
 def scaled(scale: float, own: Updates, _honest: Updates, *, radius: float = 0.0) -> Updates:
