@@ -104,6 +104,8 @@ def local_update(
                 for weight, velocity, gradient in zip(weights, velocities, gradients, strict=True):
                     velocity.mul_(training.momentum).add_(gradient)
                     weight.sub_(velocity, alpha=training.learning_rate)
+            if not all(weight.isfinite().all() for weight in weights):
+                break  # it stays so, and nobody takes such an update
     return network.flatten(tensors) - start
 
 

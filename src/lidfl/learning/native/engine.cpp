@@ -59,6 +59,7 @@ class Trainer {
             }
             descend(team, descent);
             team.wait();
+            if (!is_safe_) return;  // torch begins anew
         }
     }
 
