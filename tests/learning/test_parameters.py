@@ -233,6 +233,17 @@ def test_local_training_never_changes_the_module_nor_the_start(name: str) -> Non
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
+def test_training_that_is_no_longer_finite_ends_there() -> None:
+    module = made("mlp")
+    steps = []
+    module.register_forward_hook(lambda *_: steps.append(1))
+    network = Network(module)
+    explosive = LocalTraining(steps=5, batch_size=5, learning_rate=1e38, momentum=0.9)
+    update = local_update(network, network.initial(), *images_and_labels(), batches(), explosive)
+    assert not update.isfinite().all()
+    assert len(steps) < 5
+
+
 def test_integer_buffers_stay_as_initialised() -> None:
     module = made("batch_norm")
     module[1].num_batches_tracked.fill_(41)  # type: ignore[index]

@@ -16,7 +16,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from lidfl.lazily import torch
-from lidfl.methods.medians import COLUMNS, coordinate_median
+from lidfl.methods.aggregators.blocks import gram, pairwise
+from lidfl.methods.medians import coordinate_median
 from lidfl.protocol import all_finite
 from lidfl.registry import Registry
 from lidfl.types import Parameters, Updates
@@ -162,16 +163,9 @@ def squared_distances(updates: Updates) -> NDArray[np.float64]:
     """‖uᵢ − uⱼ‖² = ‖uᵢ‖² + ‖uⱼ‖² − 2uᵢ·uⱼ for all pairs, from one Gram matrix.
 
     In double precision neither do the squares of exploded float32 updates overflow, nor do the distances of close
-    ones cancel. Columns are taken in parts, so that no wide copy of all updates is made.
+    ones cancel.
     """
-    gram = torch.zeros(len(updates), len(updates), dtype=torch.double, device=updates.device)
-    for part in torch.split(updates, COLUMNS, dim=1):
-        wide = part.double()
-        gram.addmm_(wide, wide.T)
-    squares = gram.diagonal()
-    distances = (squares[:, None] + squares[None, :] - 2 * gram).clamp_min(0).fill_diagonal_(0)
-    result: NDArray[np.float64] = distances.cpu().numpy()
-    return result
+    return pairwise(gram(updates))
 
 
 def means_and_members(outcome: Parameters | Groups, updates: Updates) -> list[tuple[Parameters, NDArray[np.int64]]]:
