@@ -1,13 +1,18 @@
 """Promises that every registered rule keeps, whoever wrote it."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from lidfl.adversaries.attacks import attack
+from lidfl.adversaries.backdoors import Poison
 from lidfl.adversaries.vote_attacks import vote_attack
 from lidfl.data import dataset
 from lidfl.data.partitions import partition
+from lidfl.errors import LidflError
+from lidfl.learning.judges import judge
 from lidfl.learning.models import build_model, model
 from lidfl.methods.aggregators import aggregator, means_and_members
 from lidfl.methods.elections import election, honest_ballots
@@ -57,6 +62,56 @@ def test_every_attack_gives_each_attacker_a_vector_and_leaves_its_input_alone(na
     assert forged.expand(attackers, -1).shape == (attackers, 12)
     assert torch.equal(own, UPDATES[:attackers])
     assert torch.equal(honest, UPDATES[4:])
+
+
+ABSURD = ["nan", "inf", "-inf", "-1", "0", "1e308", "-1e308", "1000000000", "1e-320", "", "x", "9" * 400]
+
+
+def options_of(registry: Registry[Any]) -> list[tuple[str, str]]:
+    """Every option of every entry, with its entry."""
+    return [(name, option) for name in registry for option in registry.options(name)]
+
+
+@pytest.mark.parametrize(("name", "option"), options_of(aggregator))
+def test_an_absurd_option_of_an_aggregator_is_refused_or_gives_what_is_finite(name: str, option: str) -> None:
+    for value in ABSURD:
+        try:
+            rule = aggregator.resolve(f"{name}:{option}={value}")
+        except LidflError:
+            continue
+        outcome = rule(UPDATES, num_honest=3, rng=np.random.default_rng(0), history=None)
+        assert all(vector.isfinite().all() for vector, _ in means_and_members(outcome, UPDATES)), value
+
+
+@pytest.mark.parametrize(("name", "option"), options_of(attack))
+def test_an_absurd_option_of_an_attack_is_refused_or_gives_something_to_send(name: str, option: str) -> None:
+    numbers = dict(attackers=4, num_byzantine=4, num_classes=10, round_index=3)
+    tensors = dict(own=UPDATES[:4], honest=UPDATES[4:], start=torch.zeros(12), preferred=torch.ones(12))
+    images = dict(images=torch.zeros(10, 1, 4, 4), labels=torch.arange(10), owners=np.arange(10))
+    world = dict(layers={"weight": (3, 3), "bias": (3,)}, aggregate=lambda updates: updates.mean(0))
+    for value in ABSURD:
+        rng = np.random.default_rng(0)
+        try:
+            forged = attack.resolve(f"{name}:{option}={value}")(**numbers, **tensors, **images, **world, rng=rng)
+        except LidflError:
+            continue
+        if isinstance(forged, Poison):
+            assert forged.images.shape == (10, 1, 4, 4), value
+            forged = forged.send(UPDATES[:4], UPDATES[4:]) if forged.send else UPDATES[:4]
+        assert forged.expand(4, -1).shape == (4, 12), value
+
+
+@pytest.mark.parametrize(("name", "option"), options_of(judge))
+def test_an_absurd_option_of_a_judge_is_refused_or_still_tells_models_apart(name: str, option: str) -> None:
+    labels = torch.arange(4)
+    right, wrong = 5 * torch.eye(4), 5 * torch.eye(4).roll(1, 0)
+    for value in ABSURD:
+        try:
+            rule = judge.resolve(f"{name}:{option}={value}")
+        except LidflError:
+            continue
+        good, bad = (rule(outputs, labels, num_classes=4).mean() for outputs in (right, wrong))
+        assert good < bad, value
 
 
 @pytest.mark.parametrize("name", sorted(vote_attack))

@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import inf, isfinite
 from types import FunctionType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from lidfl.errors import LidflError
 from lidfl.plugins import in_a_line
@@ -27,6 +28,31 @@ OBJECT = re.compile(r"[^:@]+@[0-9a-f]{16}")
 
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+Range: TypeAlias = tuple[float, float]
+"""The least and the most that an option may be."""
+UNBOUNDED: Range = (-inf, inf)
+
+
+def within(**ranges: Range) -> Callable[[F], F]:
+    """Say from where to where options of a function go, ends included; what lies beyond is refused by name.
+
+    >>> @within(radius=(0, inf))
+    ... def clip(updates, *, radius: float = 1.0): ...
+    """
+
+    def marked(function: F) -> F:
+        function.__dict__["ranges"] = ranges
+        return function
+
+    return marked
+
+
+def ranges_of(function: Callable[..., Any]) -> Mapping[str, Range]:
+    """From where to where the options of a function go."""
+    found: Mapping[str, Range] = getattr(function, "ranges", {})
+    return found
 
 
 @dataclass(frozen=True)
@@ -76,6 +102,8 @@ class Registry(Generic[R]):
         for parameter in _options(function, self.context).values():
             if _type_name(parameter) not in _PARSERS:
                 raise TypeError(f"option '{parameter.name}' of {what} must be int, float, str or bool")
+        for option in ranges_of(function).keys() - _options(function, self.context).keys():
+            raise TypeError(f"{what} has a range for '{option}', which is no option of it")
         if self.given is None:
             return
         places = [p for p in inspect.signature(function).parameters.values() if p.kind in _BY_PLACE]
@@ -120,14 +148,16 @@ class Registry(Generic[R]):
         self, name: str, function: Callable[..., R], text: str, known: dict[str, inspect.Parameter]
     ) -> Bound[R]:
         """A function with the options that a text chooses of those that are known."""
-        options = self._parse(name, text, known)
+        options = self._parse(name, text, known, ranges_of(function))
         missing = [o.name for o in known.values() if o.default is o.empty and o.name not in options]
         if missing:
             raise LidflError(f"{self.kind} '{name}' needs {missing[0]}: write {name}:{missing[0]}=…")
         parameters = _parameters(function)
         return Bound(name, function, options, self.context & parameters.keys())
 
-    def _parse(self, name: str, text: str, known: dict[str, inspect.Parameter]) -> dict[str, Any]:
+    def _parse(
+        self, name: str, text: str, known: dict[str, inspect.Parameter], ranges: Mapping[str, Range]
+    ) -> dict[str, Any]:
         """Read `value` (the first option's) or `option=value,…`, converting to the annotated types."""
         if text and not known:
             raise LidflError(f"{self.kind} '{name}' takes no options")
@@ -140,7 +170,9 @@ class Registry(Generic[R]):
                 raise LidflError(f"option '{key}' of {self.kind} '{name}' is given twice")
             if key not in known:
                 raise LidflError(f"{self.kind} '{name}' has no option '{key}'; it takes {', '.join(known)}")
-            options[key] = _convert(value, _type_name(known[key]), f"option '{key}' of {self.kind} '{name}'")
+            what = f"option '{key}' of {self.kind} '{name}'"
+            options[key] = _convert(value, _type_name(known[key]), what)
+            _refuse_beyond(options[key], ranges.get(key, UNBOUNDED), what)
         return options
 
     def defaults(self, name: str) -> dict[str, Any]:
@@ -236,3 +268,15 @@ def _convert(text: str, to: str, what: str) -> Any:
         return _PARSERS[to](text)
     except (ValueError, KeyError):
         raise LidflError(f"{what} must be {to}, not '{text}'") from None
+
+
+def _refuse_beyond(value: Any, allowed: Range, what: str) -> None:
+    """Refuse a number out of its range; one that is not finite is in none."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    least, most = allowed
+    if isinstance(value, float) and not isfinite(value):
+        raise LidflError(f"{what} must be a finite number, not {value}")
+    if not least <= value <= most:
+        told = f"at least {least:g}" if most == inf else f"from {least:g} to {most:g}"
+        raise LidflError(f"{what} must be {told}, not {value}")

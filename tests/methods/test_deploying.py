@@ -78,6 +78,17 @@ def test_joining_is_never_worse_on_own_data_than_training_alone() -> None:
         assert own.losses(taken[None])[0] <= own.losses(points(3, 20)).min()
 
 
+def test_the_best_of_list_and_own_is_whichever_own_data_likes_better() -> None:
+    def taken(wants: float) -> list[float]:
+        found: list[float] = deploy.resolve("or_alone")(
+            points(3, 20), Line(wants, trains_to=50), rounds=10
+        ).tolist()
+        return found
+
+    assert taken(3) == [3]
+    assert taken(88) == [90]  # from 100 ten steps of one towards 50
+
+
 class Noisy(Line):
     """Images that want places around the client's own: models less than a standard error apart look alike."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from math import prod, sqrt
+from math import inf, prod, sqrt
 
 from numpy.random import Generator
 
 from lidfl.adversaries.attacks import attack, empire, gauss, lie, sign_flip
 from lidfl.lazily import torch
+from lidfl.registry import within
 from lidfl.types import Parameters, Shapes, Updates
 
 LARGEST = 3.4e38
@@ -29,6 +30,7 @@ def huge(attackers: int, start: Parameters) -> Updates:
 
 
 @attack
+@within(scale=(1e-30, 1e30), inside=(0, inf))
 def trap(
     honest: Updates, start: Parameters, layers: Shapes, *, scale: float = 10.0, inside: float = 0.0
 ) -> Parameters:
@@ -62,6 +64,7 @@ def permute(honest: Updates, start: Parameters, layers: Shapes, rng: Generator) 
 
 
 @attack
+@within(inside=(0, inf))
 def shift(honest: Updates, layers: Shapes, *, by: float = 1e4, inside: float = 0.0) -> Parameters:
     """Shift: the honest mean plus one constant on all output biases, to which softmax is blind.
 
@@ -77,6 +80,7 @@ def shift(honest: Updates, layers: Shapes, *, by: float = 1e4, inside: float = 0
 
 
 @attack
+@within(inside=(0, inf))
 def seizure(honest: Updates, start: Parameters, layers: Shapes, *, inside: float = 0.0) -> Parameters:
     """Seizure: a network whose hidden units never fire; only its output biases learn, by what honest clients do.
 
@@ -97,6 +101,7 @@ def seizure(honest: Updates, start: Parameters, layers: Shapes, *, inside: float
 
 
 @attack
+@within(spread=(0, inf))
 def clones(
     honest: Updates,
     start: Parameters,
@@ -113,6 +118,7 @@ def clones(
 
 
 @attack
+@within(every=(1, inf))
 def switch(
     own: Updates,
     honest: Updates,

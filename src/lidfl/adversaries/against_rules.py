@@ -7,6 +7,7 @@ model is proposed, that is the mean. What an attack needs a majority of honest c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 from statistics import NormalDist
 
 import numpy as np
@@ -17,6 +18,7 @@ from lidfl.adversaries.attacks import attack, lie
 from lidfl.errors import LidflError
 from lidfl.lazily import torch
 from lidfl.methods.aggregators.blocks import Square, gram, pairwise
+from lidfl.registry import within
 from lidfl.types import Parameters, Updates
 
 Aggregate = Callable[[Updates], Parameters]
@@ -76,6 +78,7 @@ def opt_ipm(honest: Updates, num_byzantine: int, aggregate: Aggregate) -> Parame
 
 
 @attack
+@within(largest=(1, 1e6))
 def pga(
     honest: Updates, num_byzantine: int, aggregate: Aggregate, *, direction: str = "unit", largest: float = 20.0
 ) -> Parameters:
@@ -117,6 +120,7 @@ def min_sum(honest: Updates, *, direction: str = "std") -> Parameters:
 
 
 @attack
+@within(victim=(-1, inf))
 def mimic(honest: Updates, *, victim: int = -1) -> Parameters:
     """Mimic: all send what one honest client sends, which then counts too much (Karimireddy et al. 2022).
 
@@ -155,6 +159,7 @@ def fang_krum(honest: Updates, num_byzantine: int) -> Parameters:
 
 
 @attack
+@within(stretch=(1, inf))
 def fang_trim(honest: Updates, attackers: int, rng: Generator, *, stretch: float = 2.0) -> Updates:
     """Fang's attack on trimmed mean and median: beyond the honest range, against their mean (Fang et al. 2020).
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from lidfl.adversaries.attacks import attack
 from lidfl.lazily import torch
-from lidfl.registry import Bound
+from lidfl.registry import Bound, within
 from lidfl.types import Parameters, Updates
 
 Patch: TypeAlias = tuple[int, int, int, int]
@@ -77,7 +78,15 @@ class Poison:
     """How an update is changed on its way out; None if it is sent as it is."""
 
 
+PIXELS = (-1e6, 1e6)
+"""What a trigger may be painted with."""
+CLASSES = (0, 1_000_000)
+SCALES = (-1e30, 1e30)
+"""How many times as long an update may be sent: longer ones have no numbers."""
+
+
 @attack
+@within(target=CLASSES, share=(0, 1), size=(1, inf), value=PIXELS, scale=SCALES)
 def backdoor(
     images: torch.Tensor,
     labels: torch.Tensor,
@@ -99,6 +108,7 @@ def backdoor(
 
 
 @attack
+@within(target=CLASSES, share=(0, 1), value=PIXELS, scale=SCALES)
 def dba(
     images: torch.Tensor,
     labels: torch.Tensor,
@@ -126,6 +136,7 @@ BARS: tuple[Patch, ...] = ((0, 0, 1, 4), (0, 6, 1, 4), (3, 0, 1, 4), (3, 6, 1, 4
 
 
 @attack
+@within(source=CLASSES, target=CLASSES, tail=(0, 1), share=(0, 1), radius=(0, 1e30), scale=SCALES)
 def edge_case(
     images: torch.Tensor,
     labels: torch.Tensor,
@@ -154,6 +165,7 @@ def edge_case(
 
 
 @attack
+@within(target=CLASSES, share=(0, 1), size=(1, inf), value=PIXELS, scale=SCALES, top=(0, 1))
 def neurotoxin(
     images: torch.Tensor,
     labels: torch.Tensor,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from numpy.random import Generator
 
 from lidfl.adversaries.attacks import attack
 from lidfl.lazily import torch
+from lidfl.registry import within
 from lidfl.types import Parameters, Updates
 
 
 @attack
+@within(length=(0, math.inf))
 def noise(own: Updates, rng: Generator, *, length: float = 1.0) -> Updates:
     """Noise: each sends a random direction of a given length."""
     drawn = torch.from_numpy(rng.standard_normal(tuple(own.shape), dtype="float32")).to(own)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from lidfl.lazily import torch
-from lidfl.registry import Registry
+from lidfl.registry import Registry, within
 
 judge: Registry[torch.Tensor] = Registry("judge", frozenset({"num_classes"}), given=("outputs", "labels"))
 
@@ -21,6 +21,7 @@ def loss(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 @judge
+@within(at=(1e-3, 1e6))
 def bounded(outputs: torch.Tensor, labels: torch.Tensor, num_classes: int, *, at: float = 1.0) -> torch.Tensor:
     """The cross-entropy, cut off at `at` times ln(classes), the loss of a guess: a range that the theory needs.
 

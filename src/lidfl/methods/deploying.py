@@ -6,13 +6,14 @@ returns one model. Whatever it tries, it keeps by its own validation data; `best
 
 from __future__ import annotations
 
+from math import inf
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lidfl.lazily import torch
-from lidfl.registry import Registry
+from lidfl.registry import Registry, within
 from lidfl.types import Models, Parameters
 
 
@@ -54,6 +55,13 @@ def best(models: Models, own: OwnData) -> Parameters:
 
 
 @deploy
+def or_alone(models: Models, own: OwnData, rounds: int) -> Parameters:
+    """The model with the lowest own loss, of the list and of what training alone gives."""
+    return _lowest([*models, own.alone(rounds)], own)
+
+
+@deploy
+@within(share=(0, 1))
 def average(models: Models, own: OwnData, *, share: float = 0.5) -> Parameters:
     """The mean of the better share of the list, by own loss."""
     order = own.losses(models).argsort(kind="stable")
@@ -71,12 +79,14 @@ def soup(models: Models, own: OwnData) -> Parameters:
 
 
 @deploy
+@within(parts=(0, 1000))
 def tuned(models: Models, own: OwnData, *, parts: int = 10) -> Parameters:
     """The soup, and what becomes of it in up to so many local trainings on own data: the lowest own loss."""
     return _lowest(_path(soup(models, own), own, parts), own)
 
 
 @deploy
+@within(errors=(0, inf))
 def alike(models: Models, own: OwnData, *, errors: float = 2.0) -> Parameters:
     """The mean of the best model and of those that own data cannot tell from it: less variance, no lucky winner.
 
@@ -97,6 +107,7 @@ def alike(models: Models, own: OwnData, *, errors: float = 2.0) -> Parameters:
 
 
 @deploy
+@within(parts=(0, 1000), errors=(0, inf))
 def joined(models: Models, own: OwnData, rounds: int, *, parts: int = 4, errors: float = 2.0) -> Parameters:
     """`alike`, unless that model tuned on own data, or one trained alone as long, is better beyond doubt.
 

@@ -44,7 +44,9 @@ def _select(updates: Updates, network: tuple[Comparator, ...], middle: tuple[int
             rows[low], spare = torch.minimum(first, second, out=spare), first
         if needs_maximum:
             torch.maximum(first, second, out=second)
-    return rows[middle[0]] if len(middle) == 1 else (rows[middle[0]] + rows[middle[1]]) / 2
+    if len(middle) == 1:
+        return rows[middle[0]]
+    return rows[middle[0]] / 2 + rows[middle[1]] / 2  # whose sum may be too large
 
 
 @cache

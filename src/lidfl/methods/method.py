@@ -167,6 +167,8 @@ def known_method(spec: str) -> Method | None:
     options = rounds.defaults(found.name) | rounds.resolve(spec).options
     if not options:
         return found
+    if "rule" in options:
+        resolve_pipeline(options["rule"]).refuse_memory()
     named = inspect.signature(found.length).parameters
     length = partial(found.length, **{name: value for name, value in options.items() if name in named})
     return replace(found, play=partial(found.play, **options), length=length, aggregate=options.get("rule"))

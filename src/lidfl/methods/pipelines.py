@@ -57,6 +57,12 @@ class Pipeline:
         """Whether its rule looks at sums over rounds."""
         return not self.steps and bool(self.rule.options.get("memory"))
 
+    def refuse_memory(self) -> None:
+        """Refuse a rule that is to look at sums over rounds where nobody keeps them."""
+        if self.rule.options.get("memory"):
+            name = self.rule.name
+            raise LidflError(f"{name}:memory=true works alone, as --method {name}:memory=true; leave it out")
+
     def vector(self, updates: Updates, *, num_honest: int, rng: Generator) -> Parameters:
         """What the rule finds, or the first of it."""
         return self.candidates(updates, num_honest=num_honest, rng=rng)[0][0]
@@ -102,7 +108,10 @@ def mixed(updates: Updates, weights: Weights) -> Updates:
 def resolve_pipeline(spec: str) -> Pipeline:
     """The aggregator that a spec names, with the pre-aggregators before it."""
     *before, last = spec.split("|")
-    return Pipeline(tuple(preaggregator.resolve(step) for step in before), aggregator.resolve(last))
+    pipeline = Pipeline(tuple(preaggregator.resolve(step) for step in before), aggregator.resolve(last))
+    if before:
+        pipeline.refuse_memory()
+    return pipeline
 
 
 def is_pipeline(spec: str) -> bool:

@@ -21,7 +21,7 @@ from lidfl.lazily import torch
 from lidfl.methods.aggregators import Groups, aggregator, means_and_members
 from lidfl.methods.pipelines import Pipeline, is_pipeline, resolve_pipeline
 from lidfl.protocol import Asking, Choose, Gathered, Propose, Proposed, all_finite, same, sample
-from lidfl.registry import Registry
+from lidfl.registry import Registry, within
 from lidfl.types import Client, Parameters, Updates
 
 
@@ -47,6 +47,7 @@ def client(gathered: Gathered) -> list[Proposed]:
 
 
 @proposal
+@within(stride=(0, 1000))
 def jurors(gathered: Gathered, *, stride: float = 1.0) -> Asking:
     """Sampled clients each pick the k trained models best on their own data; the mean of each choice.
 
@@ -132,5 +133,7 @@ def _resolve(part: str) -> Propose:
     if name in proposal:
         return proposal.resolve(part)
     if is_pipeline(part):
-        return partial(from_aggregator, resolve_pipeline(part))
+        pipeline = resolve_pipeline(part)
+        pipeline.refuse_memory()
+        return partial(from_aggregator, pipeline)
     raise LidflError(f"unknown proposal '{name}'; choose from {', '.join([*proposal, *aggregator])}")

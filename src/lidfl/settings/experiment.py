@@ -66,7 +66,9 @@ class Experiment:
     voters: int = option("how many clients, drawn anew each round, vote (0: all)", 0)
     workers: int = option("how many clients train each round (0: as many as the proposals need)", 0)
     judge: str = option("how clients judge a model: loss, bounded, errors", paper="loss")
-    deploy: str = option("what a client makes of the list: best, average, soup, tuned, alike, joined", paper="best")
+    deploy: str = option(
+        "what a client makes of the list: best, or_alone, average, soup, tuned, alike, joined", paper="best"
+    )
     balance: bool = option("undo what changes a model and not its function: scales, offsets, order", paper=False)
     reach: float = option("a voter puts last what lies beyond so many of its own updates (0: no bound)", paper=0.0)
     lookahead: int = option("gradient steps that a voter takes before it judges a model", paper=0)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lidfl.adversaries.attacks import attack
-from lidfl.adversaries.backdoors import Poison, Send
+from lidfl.adversaries.backdoors import Poison, Send, trigger_of
 from lidfl.data.shards import DrawnShards, FederatedData
 from lidfl.errors import LidflError
 from lidfl.learning.client import LocalTraining, Pull, draw_batches
@@ -85,6 +85,7 @@ class Workshop:
             )
         owners = np.repeat(np.arange(len(shards.sizes)), shards.sizes)
         theirs = torch.from_numpy(np.isin(owners, sorted(self.cast.byzantine))).to(shards.labels.device)
+        self._refuse_classes_that_are_not_there()
         rng = rng_for(self.experiment.seed, "poison")
         num_classes = self.data.num_classes
         known = dict(images=shards.images, labels=shards.labels, owners=self._ranked(owners))
@@ -95,6 +96,16 @@ class Workshop:
         images, labels = made if isinstance(made, tuple) else (shards.images, made)
         images = torch.where(theirs[:, None, None, None], images, shards.images)
         return images, torch.where(theirs, labels, shards.labels)
+
+    def _refuse_classes_that_are_not_there(self) -> None:
+        """Refuse a backdoor to or from a class that the data does not have."""
+        trigger, classes = trigger_of(self.attack), self.data.num_classes
+        for name in ("target", "source"):
+            if getattr(trigger, name, 0) >= classes:
+                raise LidflError(
+                    f"option '{name}' of attack '{self.attack.name}' must be a class of the data, from 0 to "
+                    f"{classes - 1}, not {getattr(trigger, name)}"
+                )
 
     def _ranked(self, owners: NDArray[np.int64]) -> NDArray[np.int64]:
         """The place of each owner among Byzantine clients, so that colluders can deal work to each other."""

@@ -33,7 +33,6 @@ from lidfl.methods.aggregators.paper import (
     meb,
     nearest,
     norm,
-    norms,
     rknn,
     squared_distances,
 )
@@ -50,7 +49,6 @@ __all__ = [
     "meb",
     "nearest",
     "norm",
-    "norms",
     "rknn",
     "squared_distances",
 ]

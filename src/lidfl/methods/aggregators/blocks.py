@@ -25,6 +25,7 @@ CACHED = 1 << 18
 """Values to sort at a time: as many as a core's own cache holds."""
 
 Rule = TypeVar("Rule", bound=Callable[..., "Parameters"])
+Grouping = TypeVar("Grouping", bound=Callable[..., list[NDArray[np.int64]]])
 
 
 def sound(rule: Rule) -> Rule:
@@ -34,6 +35,20 @@ def sound(rule: Rule) -> Rule:
     def guarded(updates: Updates, **options: object) -> Parameters:
         usable = updates[finite_rows(updates)]
         return rule(usable, **options) if len(usable) else updates.new_zeros(updates.shape[1])
+
+    return guarded  # type: ignore[return-value]
+
+
+def sound_groups(rule: Grouping) -> Grouping:
+    """The same for a rule that returns groups of rows: none of them has a row that is not finite."""
+
+    @wraps(rule)
+    def guarded(updates: Updates, **options: object) -> list[NDArray[np.int64]]:
+        usable = finite_rows(updates)
+        if isinstance(usable, slice):
+            return rule(updates, **options)
+        rows = np.flatnonzero(usable.cpu().numpy())
+        return [rows[group] for group in rule(updates[usable], **options)] if len(rows) else [rows]
 
     return guarded  # type: ignore[return-value]
 
@@ -67,6 +82,14 @@ def pairwise(products: Square) -> Square:
     return distances
 
 
+def norms(updates: Updates) -> NDArray[np.float64]:
+    """‖uᵢ‖ of each row; where squares of float32 overflow, in double precision."""
+    found = torch.linalg.vector_norm(updates, dim=1)
+    if not found.isfinite().all():
+        found = torch.cat([torch.linalg.vector_norm(row.double(), dim=1) for row in torch.split(updates, 1)])
+    return np.asarray(found.double().cpu().numpy())
+
+
 def distances_to(updates: Updates, point: Parameters) -> NDArray[np.float64]:
     """‖uᵢ − p‖² of each row."""
     total = np.zeros(len(updates))
@@ -74,7 +97,7 @@ def distances_to(updates: Updates, point: Parameters) -> NDArray[np.float64]:
     for part, there in parts:
         apart = torch.linalg.vector_norm(part - there, dim=1)
         if not 1e-15 < float(apart.max()) < torch.inf:  # where squares of float32 are lost, in double precision
-            apart = torch.linalg.vector_norm(part.double() - there, dim=1)
+            apart = torch.linalg.vector_norm(part.double() - there.double(), dim=1)
         total += apart.double().square().cpu().numpy()
     return total
 

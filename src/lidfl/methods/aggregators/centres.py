@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 from numpy.typing import NDArray
 
-from lidfl.methods.aggregators.blocks import Square, by_column, distances_to, gram, mean_of, sound, weighted_mean
+from lidfl.methods.aggregators.blocks import (
+    Square,
+    by_column,
+    distances_to,
+    gram,
+    mean_of,
+    norms,
+    sound,
+    weighted_mean,
+)
 from lidfl.methods.aggregators.coordinates import median_of_sorted
 from lidfl.methods.aggregators.limits import tolerable
-from lidfl.methods.aggregators.paper import aggregator, nearest, norms
+from lidfl.methods.aggregators.paper import MOST_ITERATIONS, aggregator, nearest
+from lidfl.registry import within
 from lidfl.types import Parameters, Updates
 
 
 @aggregator
+@within(tolerance=(0, 1), iterations=(1, MOST_ITERATIONS))
 @sound
 def geometric_median(updates: Updates, *, tolerance: float = 1e-8, iterations: int = 1000) -> Parameters:
     """Geometric median, argmin Σ ‖uᵢ − z‖, by Weiszfeld's iteration to a tolerance (Weiszfeld 1937).
@@ -33,6 +46,7 @@ def geometric_median(updates: Updates, *, tolerance: float = 1e-8, iterations: i
 
 
 @aggregator
+@within(iterations=(1, MOST_ITERATIONS))
 @sound
 def mca(updates: Updates, *, iterations: int = 20) -> Parameters:
     """MCA: the mode that maximises Σ exp(−‖uᵢ − z‖²/2σ²), by fixed-point iteration (Luan et al. 2025).
@@ -53,12 +67,13 @@ def mca(updates: Updates, *, iterations: int = 20) -> Parameters:
 
 
 @aggregator
+@within(f=(-1, inf))
 @sound
 def cge(updates: Updates, *, num_honest: int, f: int = -1) -> Parameters:
     """CGE, comparative gradient elimination: the mean of the n − f shortest updates (Gupta and Vaidya 2020)."""
     n = len(updates)
     f = tolerable("cge", n, num_honest, f)
-    lengths = norms(updates).double().cpu().numpy()
+    lengths = norms(updates)
     return mean_of(updates, nearest(lengths, np.arange(n), n - f))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ from numpy.typing import NDArray
 from lidfl.methods.aggregators.blocks import by_column, sound
 from lidfl.methods.aggregators.limits import tolerable
 from lidfl.methods.aggregators.paper import aggregator
+from lidfl.registry import within
 from lidfl.types import Parameters, Updates
 
 
 @aggregator
+@within(f=(-1, inf))
 @sound
 def trimmed_mean(updates: Updates, *, num_honest: int, f: int = -1) -> Parameters:
     """The mean of each coordinate without its f lowest and f highest values (Yin et al. 2018)."""
@@ -24,6 +27,7 @@ def trimmed_mean(updates: Updates, *, num_honest: int, f: int = -1) -> Parameter
 
 
 @aggregator
+@within(f=(-1, inf))
 @sound
 def meamed(updates: Updates, *, num_honest: int, f: int = -1) -> Parameters:
     """MeaMed: the mean of each coordinate's n − f values nearest to its median (Xie et al. 2018).

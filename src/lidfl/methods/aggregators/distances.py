@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from lidfl.methods.aggregators.blocks import Square, by_column, distances_to, gram, mean_of, pairwise, sound
@@ -12,10 +14,12 @@ from lidfl.methods.aggregators.coordinates import mean_around_median
 from lidfl.methods.aggregators.covers import first_independent, has_cover
 from lidfl.methods.aggregators.limits import refuse_endless, tolerable
 from lidfl.methods.aggregators.paper import aggregator, nearest
+from lidfl.registry import within
 from lidfl.types import Parameters, Updates
 
 
 @aggregator
+@within(f=(-1, inf), select=(0, inf))
 @sound
 def multi_krum(updates: Updates, *, num_honest: int, f: int = -1, select: int = 0) -> Parameters:
     """Multi-Krum: the mean of the n − f updates, or of `select`, with the lowest scores (Blanchard et al. 2017).
@@ -28,6 +32,7 @@ def multi_krum(updates: Updates, *, num_honest: int, f: int = -1, select: int = 
 
 
 @aggregator
+@within(f=(-1, inf))
 @sound
 def bulyan(updates: Updates, *, num_honest: int, f: int = -1) -> Parameters:
     """Bulyan: n − 2f updates that Krum picks one by one, then a mean around the median (El Mhamdi et al. 2018).
@@ -42,6 +47,7 @@ def bulyan(updates: Updates, *, num_honest: int, f: int = -1) -> Parameters:
 
 
 @aggregator
+@within(f=(-1, inf))
 @sound
 def mda(updates: Updates, *, num_honest: int, f: int = -1) -> Parameters:
     """MDA: the mean of the n − f updates of the smallest diameter, exactly (El Mhamdi et al. 2021; Rousseeuw 1985).
@@ -65,14 +71,16 @@ def mda(updates: Updates, *, num_honest: int, f: int = -1) -> Parameters:
 
 
 @aggregator
+@within(trusted=(-1, inf), f=(-1, inf))
 @sound
-def monna(updates: Updates, *, num_honest: int, trusted: int = 0, f: int = -1) -> Parameters:
+def monna(updates: Updates, *, num_honest: int, rng: Generator, trusted: int = -1, f: int = -1) -> Parameters:
     """MoNNA: the mean of the n − f updates nearest to a `trusted` one (Farhadkhani et al. 2023).
 
-    The paper's client trusts itself. A server has nobody to trust: the row that is named here stands for one.
+    The paper's client trusts itself. A server has nobody to trust: it draws a row each time, or takes one by name.
     """
     f = tolerable("monna", len(updates), num_honest, f)
-    distances = distances_to(updates, updates[min(max(0, trusted), len(updates) - 1)])
+    row = int(rng.integers(len(updates))) if trusted < 0 else min(trusted, len(updates) - 1)
+    distances = distances_to(updates, updates[row])
     return mean_of(updates, nearest(distances, np.arange(len(updates)), len(updates) - f))
 
 

@@ -7,90 +7,82 @@ update by anything that its client says about itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import ParamSpec, TypeAlias
+from math import inf
+from typing import TypeAlias
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from lidfl.lazily import torch
-from lidfl.methods.aggregators.blocks import gram, pairwise
+from lidfl.methods.aggregators.blocks import (
+    distances_to,
+    gram,
+    mean_of,
+    norms,
+    pairwise,
+    shrinking,
+    sound,
+    sound_groups,
+    weighted_mean,
+)
 from lidfl.methods.medians import coordinate_median
 from lidfl.protocol import all_finite
-from lidfl.registry import Registry
+from lidfl.registry import Registry, within
 from lidfl.types import Parameters, Updates
 
 Groups: TypeAlias = list[NDArray[np.int64]]
 """Disjoint groups of rows, in the order in which they were found."""
 
-P = ParamSpec("P")
+MOST_ITERATIONS = 10_000
 
 aggregator: Registry[Parameters | Groups] = Registry(
     "aggregator", frozenset({"num_honest", "rng", "history"}), given=("updates",)
 )
 
 
-def finitely(rule: Callable[P, Parameters]) -> Callable[P, Parameters]:
-    """A rule whose result is finite for all finite updates: where float32 overflows, it counts in float64.
-
-    The largest updates that can be sent have squares, and even sums, that float32 does not hold. What does not fit
-    in the end is cut off at the largest number that does.
-    """
-
-    @wraps(rule)
-    def in_range(*arguments: P.args, **options: P.kwargs) -> Parameters:
-        outcome = rule(*arguments, **options)
-        if all_finite(outcome):
-            return outcome
-        updates, *others = arguments
-        assert isinstance(updates, torch.Tensor)
-        largest = torch.finfo(updates.dtype).max
-        wide = rule(updates.double(), *others, **options)  # type: ignore[arg-type]
-        return wide.clamp(-largest, largest).to(updates.dtype)
-
-    return in_range
-
-
 @aggregator
-@finitely
+@sound
 def fedavg(updates: Updates) -> Parameters:
     """The mean of all updates, each with the same weight (McMahan et al. 2017)."""
-    return updates.mean(0)
+    mean = updates.mean(0)
+    return mean if all_finite(mean) else mean_of(updates, np.arange(len(updates)))
 
 
 @aggregator
-@finitely
+@within(iterations=(1, MOST_ITERATIONS))
+@sound
 def gm(updates: Updates, *, iterations: int = 1) -> Parameters:
     """Geometric median by Weiszfeld's iteration from the mean (Pillutla et al. 2022).
 
     z ← Σ wᵢ uᵢ / Σ wᵢ with wᵢ = 1 / max(10⁻⁵, ‖uᵢ − z‖); the paper takes one iteration.
     """
-    centre = updates.mean(0)
+    weights = np.full(len(updates), 1 / len(updates))
     for _ in range(iterations):
-        weights = norms(updates - centre).clamp_min(1e-5).reciprocal()
-        centre = torch.mv(updates.T, (weights / weights.sum()).to(updates.dtype))
-    return centre
+        distances = np.sqrt(distances_to(updates, weighted_mean(updates, weights)))
+        weights = 1 / np.maximum(1e-5, distances)
+        weights /= weights.sum()
+    return weighted_mean(updates, weights)
 
 
 @aggregator
-@finitely
+@within(bound=(0, inf))
+@sound
 def norm(updates: Updates, *, bound: float = 0.215771) -> Parameters:
     """The mean of the updates, each first scaled down to a norm of at most `bound` (Sun et al. 2019)."""
-    scale = (bound / norms(updates)).clamp_max(1)
-    return torch.mv(updates.T, (scale / len(updates)).to(updates.dtype))
+    return weighted_mean(updates, shrinking(norms(updates), bound) / len(updates))
 
 
 @aggregator
-@finitely
+@sound
 def cwm(updates: Updates) -> Parameters:
     """The median of each coordinate (Yin et al. 2018); of an even number, the mean of the middle two."""
     return coordinate_median(updates)
 
 
 @aggregator
-@finitely
+@within(select=(1, inf))
+@sound
 def krum(updates: Updates, *, num_honest: int, select: int = 1) -> Parameters:
     """Krum: the update closest to its k − 2 nearest, or the mean of the `select` best (Blanchard et al. 2017).
 
@@ -100,20 +92,26 @@ def krum(updates: Updates, *, num_honest: int, select: int = 1) -> Parameters:
     neighbours = max(1, num_honest - 2)
     scores = distances[:, 1 : neighbours + 1].sum(1)
     best = torch.from_numpy(np.argsort(scores, kind="stable")[:select]).to(updates.device)
-    return updates[best].mean(0)
+    return fedavg(updates[best])
 
 
 @aggregator
-@finitely
+@within(radius=(0, inf), iterations=(1, MOST_ITERATIONS))
+@sound
 def cclip(updates: Updates, *, radius: float = 1.0, iterations: int = 3) -> Parameters:
-    """Centred clipping: the centre plus the mean of the clipped differences, repeated (Karimireddy et al. 2021)."""
+    """Centred clipping: the centre plus the mean of the clipped differences, repeated (Karimireddy et al. 2021).
+
+    c ← c + Σ sᵢ (uᵢ − c) / n with sᵢ = min(1, radius / ‖uᵢ − c‖), from c = 0.
+    """
     centre = torch.zeros_like(updates[0])
     for _ in range(iterations):
-        centre = centre + norm(updates - centre, bound=radius)
+        shares = shrinking(np.sqrt(distances_to(updates, centre)), radius) / len(updates)
+        centre = weighted_mean(updates, shares) + float(1 - shares.sum()) * centre
     return centre
 
 
 @aggregator
+@sound_groups
 def rknn(updates: Updates, *, num_honest: int, rng: Generator) -> Groups:
     """Random k nearest neighbours: a random update and its k nearest, then again among the rest.
 
@@ -131,6 +129,7 @@ def rknn(updates: Updates, *, num_honest: int, rng: Generator) -> Groups:
 
 
 @aggregator
+@sound_groups
 def meb(updates: Updates, *, num_honest: int) -> Groups:
     """Minimum enclosing balls: the k updates in the tightest ball around one of them, then again among the rest.
 
@@ -146,12 +145,6 @@ def meb(updates: Updates, *, num_honest: int) -> Groups:
         groups.append(group)
         left = np.setdiff1d(left, group)
     return groups
-
-
-def norms(updates: Updates) -> torch.Tensor:
-    """‖uᵢ‖ of each row; where the squares of exploded updates overflow, in double precision."""
-    lengths: torch.Tensor = torch.linalg.vector_norm(updates, dim=1)
-    return lengths if lengths.isfinite().all() else torch.linalg.vector_norm(updates.double(), dim=1)
 
 
 def nearest(distances: NDArray[np.float64], among: NDArray[np.int64], count: int) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ a random start, whose outcome would differ from call to call.
 from __future__ import annotations
 
 from itertools import combinations
+from math import inf
 
 import numpy as np
 from numpy.random import Generator
@@ -16,6 +17,7 @@ from lidfl.lazily import torch
 from lidfl.methods.aggregators.blocks import Square, gram, mean_of, sound, weighted_mean
 from lidfl.methods.aggregators.limits import refuse_endless, tolerable
 from lidfl.methods.aggregators.paper import aggregator
+from lidfl.registry import within
 from lidfl.types import Parameters, Updates
 
 BATCH = 1000
@@ -23,6 +25,7 @@ BATCH = 1000
 
 
 @aggregator
+@within(f=(-1, inf))
 @sound
 def caf(updates: Updates, *, num_honest: int, f: int = -1) -> Parameters:
     """CAF, covariance-agnostic filter: weights fall along the direction of largest variance (Allouah et al. 2025).
@@ -46,6 +49,7 @@ def caf(updates: Updates, *, num_honest: int, f: int = -1) -> Parameters:
 
 
 @aggregator
+@within(f=(-1, inf))
 @sound
 def smea(updates: Updates, *, num_honest: int, f: int = -1) -> Parameters:
     """SMEA: the mean of the n − f updates whose covariance has the smallest top eigenvalue (Allouah et al. 2023).
@@ -62,6 +66,7 @@ def smea(updates: Updates, *, num_honest: int, f: int = -1) -> Parameters:
 
 
 @aggregator
+@within(iterations=(1, 1000), coordinates=(1, inf), factor=(0, 1000), f=(-1, inf))
 @sound
 def dnc(
     updates: Updates,

@@ -5,13 +5,16 @@ None of them is told how many updates are bad.
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from lidfl.lazily import torch
-from lidfl.methods.aggregators.blocks import Square, gram, shrinking, sound, weighted_mean
-from lidfl.methods.aggregators.paper import aggregator, norms
+from lidfl.methods.aggregators.blocks import Square, gram, norms, shrinking, sound, weighted_mean
+from lidfl.methods.aggregators.paper import aggregator
+from lidfl.registry import within
 from lidfl.types import Parameters, Updates
 
 Rows = NDArray[np.bool_]
@@ -19,6 +22,7 @@ Rows = NDArray[np.bool_]
 
 
 @aggregator
+@within(share=(0, 1), low=(0, inf), high=(0, inf))
 @sound
 def signguard(
     updates: Updates, *, rng: Generator, share: float = 0.1, low: float = 0.1, high: float = 3.0
@@ -28,7 +32,7 @@ def signguard(
     Kept is who has `low` < ‖uᵢ‖/median < `high` and lies in the largest cluster by mean shift of the shares of
     positive, zero and negative signs, on a random `share` of the coordinates.
     """
-    lengths = norms(updates).double().cpu().numpy()
+    lengths = norms(updates)
     middle = float(np.median(lengths))
     usual = (lengths > low * middle) & (lengths < high * middle)
     count = min(updates.shape[1], max(1, int(share * updates.shape[1])))
@@ -39,13 +43,14 @@ def signguard(
 
 
 @aggregator
+@within(noise=(0, inf))
 @sound
 def flame(updates: Updates, *, rng: Generator, noise: float = 0.001) -> Parameters:
     """FLAME: the majority cluster by cosine, clipped to the median norm of all, plus noise (Nguyen et al. 2022).
 
     The cluster is HDBSCAN's of at least ⌊n/2⌋ + 1 updates; each parameter's noise is N(0, (noise · median norm)²).
     """
-    lengths = norms(updates).double().cpu().numpy()
+    lengths = norms(updates)
     middle = float(np.median(lengths))
     mean = clipped_mean(updates, majority_component(1 - cosines(gram(updates))), lengths, middle)
     if noise <= 0:

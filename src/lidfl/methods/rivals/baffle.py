@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from lidfl.lazily import torch
 from lidfl.methods.method import method
 from lidfl.methods.rivals.steps import aggregated, idle, train_all
 from lidfl.protocol import ModelList, Round, Rules, Validate, all_finite, sample, succeed, valid_verdicts
+from lidfl.registry import within
 from lidfl.types import Client
 
 Points = NDArray[np.float64]
@@ -22,6 +24,7 @@ VOTED_DOWN = Counter({"new model voted down": 1})
 
 
 @method("baffle", needs="validators that look at errors class by class")
+@within(validators=(1, inf), quorum=(1, inf), lookback=(1, 1000))
 def baffle(
     models: ModelList,
     round_index: int,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 
 from lidfl.methods.method import method
 from lidfl.methods.rivals.steps import train
 from lidfl.protocol import ModelList, Proposed, Round, Rules, succeed
+from lidfl.registry import within
 from lidfl.types import Client, Position
 
 
@@ -19,6 +21,7 @@ def one_each(clients: int, _honest: int) -> int:
 
 
 @method("basil", length=one_each, personal=True, needs="clients that hear each other")
+@within(stored=(0, inf))
 def basil(
     models: ModelList,
     round_index: int,

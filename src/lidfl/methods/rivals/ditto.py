@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from math import inf
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from lidfl.protocol import (
     valid_ballots,
     valid_updates,
 )
+from lidfl.registry import within
 from lidfl.types import Client, Models
 
 PULLS = (0.05, 0.1, 0.5, 1.0, 2.0)
@@ -33,6 +35,7 @@ def own_and_global(clients: int, _honest: int) -> int:
 
 
 @method("ditto", length=own_and_global, personal=True, needs="training that is drawn to a second model")
+@within(pull=(-1, inf))
 def ditto(
     models: ModelList,
     round_index: int,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, inf
 
 import numpy as np
 
@@ -11,10 +11,12 @@ from lidfl.lazily import torch
 from lidfl.methods.method import SERVER_DATA, method
 from lidfl.methods.rivals.steps import idle, rows_of, train_all
 from lidfl.protocol import ModelList, Proposed, Round, Rules, ServerTrains, succeed
+from lidfl.registry import within
 from lidfl.types import Client, Parameters, Updates
 
 
 @method("semi_verified", needs=SERVER_DATA)
+@within(trainings=(1, 1000), slack=(0, inf))
 def semi_verified(
     models: ModelList,
     round_index: int,

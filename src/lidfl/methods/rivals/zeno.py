@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 
@@ -10,10 +11,12 @@ from lidfl.lazily import torch
 from lidfl.methods.method import SERVER_DATA, method
 from lidfl.methods.rivals.steps import idle, rows_of, server_losses, share_honest, train_all
 from lidfl.protocol import ModelList, Proposed, Round, Rules, succeed
+from lidfl.registry import within
 from lidfl.types import Client
 
 
 @method("zeno", needs=SERVER_DATA)
+@within(rho=(0, inf))
 def zeno(
     models: ModelList,
     round_index: int,
