@@ -80,9 +80,8 @@ def test_joining_is_never_worse_on_own_data_than_training_alone() -> None:
 
 def test_the_best_of_list_and_own_is_whichever_own_data_likes_better() -> None:
     def taken(wants: float) -> list[float]:
-        found: list[float] = deploy.resolve("or_alone")(
-            points(3, 20), Line(wants, trains_to=50), rounds=10
-        ).tolist()
+        own = Line(wants, trains_to=50)
+        found: list[float] = deploy.resolve("or_alone")(points(3, 20), own, rounds=10).tolist()
         return found
 
     assert taken(3) == [3]

@@ -133,7 +133,5 @@ def _resolve(part: str) -> Propose:
     if name in proposal:
         return proposal.resolve(part)
     if is_pipeline(part):
-        pipeline = resolve_pipeline(part)
-        pipeline.refuse_memory()
-        return partial(from_aggregator, pipeline)
+        return partial(from_aggregator, resolve_pipeline(part))
     raise LidflError(f"unknown proposal '{name}'; choose from {', '.join([*proposal, *aggregator])}")

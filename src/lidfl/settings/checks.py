@@ -116,6 +116,8 @@ def check_names(experiment: Experiment) -> None:
         if getattr(experiment, name) not in choices:
             raise LidflError(f"unknown {name} '{getattr(experiment, name)}'; choose from {', '.join(choices)}")
     resolve_proposals(experiment.proposal)
+    for pipeline in pipelines_of(experiment.proposal):
+        pipeline.refuse_memory()
     resolve_method(experiment.method)
     check_device(experiment.device)
 

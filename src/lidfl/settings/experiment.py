@@ -67,7 +67,7 @@ class Experiment:
     workers: int = option("how many clients train each round (0: as many as the proposals need)", 0)
     judge: str = option("how clients judge a model: loss, bounded, errors", paper="loss")
     deploy: str = option(
-        "what a client makes of the list: best, or_alone, average, soup, tuned, alike, joined", paper="best"
+        "what a client makes of the list: best, or_alone, soup, tuned, alike, joined, …", paper="best"
     )
     balance: bool = option("undo what changes a model and not its function: scales, offsets, order", paper=False)
     reach: float = option("a voter puts last what lies beyond so many of its own updates (0: no bound)", paper=0.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,6 @@ from lidfl.errors import LidflError
 from lidfl.methods.method import method
 from lidfl.methods.rivals.steps import aggregated, idle, share_honest, train
 from lidfl.protocol import ModelList, Round, Rules, succeed
-from lidfl.registry import within
 from lidfl.types import Client
 
 Counts = NDArray[np.int64]
@@ -27,7 +25,6 @@ def as_many_groups(clients: int, _honest: int, groups: int) -> int:
 
 
 @method("flcert", length=as_many_groups)
-@within(groups=(0, inf))
 def flcert(
     models: ModelList,
     round_index: int,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 
 import numpy as np
 
@@ -11,7 +10,6 @@ from lidfl.errors import LidflError
 from lidfl.methods.method import method, shortest_list
 from lidfl.methods.rivals.steps import aggregated, idle, share_honest, train
 from lidfl.protocol import ModelList, Round, Rules, succeed
-from lidfl.registry import within
 from lidfl.types import Client
 
 
@@ -23,7 +21,6 @@ def as_many_clusters(clients: int, honest: int, clusters: int) -> int:
 
 
 @method("ifca", length=as_many_clusters)
-@within(clusters=(0, inf))
 def ifca(
     models: ModelList,
     round_index: int,
