@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from benchmarks import peers, scaling
+from benchmarks import aggregators, peers, scaling
 from benchmarks.long_run import long_run
 from benchmarks.page import page
 from benchmarks.problem import cnn_problem, has_femnist, lr_problem
 from benchmarks.timing import gemm_peak, machine
-from benchmarks.workloads import measure, workloads
+from benchmarks.workloads import measure, ranked_round, workloads
 
 HERE = Path(__file__).parent
 ALLOWED = 0.8
@@ -28,11 +28,12 @@ def main() -> None:
     results: dict[str, Any] = {"machine": machine(), "commit": commit(), "data": data_used()}
     results["gemm_peak"] = gemm_peak()
     results["workloads"] = []
-    for workload in workloads():
+    for workload in [*workloads(), ranked_round()]:
         timing = measure(workload)
         console.print(f"{timing.name}: {timing.ratio:.1f}× (target {timing.target:g}×)", highlight=False)
         results["workloads"].append(asdict(timing))
     results["peers"] = measure_peers(console)
+    results["rules"] = aggregators.measured()
     results["long_run"] = long_run()
     results["scaling"] = [asdict(point) for point in scaling.points()]
     scaling.draw([scaling.Point(**point) for point in results["scaling"]], HERE / "scaling.svg")

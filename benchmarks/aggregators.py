@@ -90,6 +90,21 @@ def apart(whose: str, spec: str, shape: tuple[int, int]) -> dict[str, float] | N
     return found
 
 
+def measured() -> list[dict[str, Any]]:
+    """Every rule at every shape, beside ByzFL's where it has one."""
+    return [
+        {
+            "shape": shape,
+            "rule": spec,
+            "peer": spec in PEERS,
+            "lidfl": apart("lidfl", spec, shape),
+            "ByzFL": apart("ByzFL", spec, shape) if spec in PEERS else None,
+        }
+        for shape in SHAPES
+        for spec in [*PEERS, *ALONE]
+    ]
+
+
 def shown(found: dict[str, float] | None) -> tuple[str, str]:
     """Seconds and memory as text."""
     return (f"{found['seconds']:.3f} s", f"{found['memory']:.1f}×") if found else ("given up", "")
@@ -97,13 +112,14 @@ def shown(found: dict[str, float] | None) -> tuple[str, str]:
 
 def main() -> None:
     """Print a table for each shape."""
+    found = measured()
     for shape in SHAPES:
         table = Table("rule", "lidfl", "memory", "ByzFL", "memory", "faster", title="{} × {:,}".format(*shape))
-        for spec in [*PEERS, *ALONE]:
-            ours = apart("lidfl", spec, shape)
-            theirs = apart("ByzFL", spec, shape) if spec in PEERS else None
+        for row in found:
+            ours, theirs = row["lidfl"], row["ByzFL"]
             ratio = f"{theirs['seconds'] / ours['seconds']:.1f}×" if ours and theirs else ""
-            table.add_row(spec, *shown(ours), *(shown(theirs) if spec in PEERS else ("", "")), ratio)
+            if row["shape"] == shape:
+                table.add_row(row["rule"], *shown(ours), *(shown(theirs) if row["peer"] else ("", "")), ratio)
         Console(width=100).print(table)
 
 

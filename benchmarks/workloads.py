@@ -123,6 +123,36 @@ def whole_rounds(problem: Problem, attack: plain.Attack, target: float, rounds: 
     return Workload(f"{problem.name.upper()}, {many} of LiD-FL, {attack}", play_plain, play_ours, target, turns)
 
 
+RANKED_STEPS = 5
+"""Fewer than usual: the torch loop takes long, and judging as long with any number."""
+
+
+def ranked_round() -> Workload:
+    """A round of lidfl-ranked with the CNN: everybody trains, jurors choose, all vote; beside torch's loop."""
+    sides = {}
+    data = federated_data()
+    for engine in ("loop", "auto"):
+        settings = Experiment(
+            dataset="femnist", model="cnn", method="lidfl-ranked", local_steps=RANKED_STEPS, engine=engine
+        )
+        network = build_network(settings, data)
+        clients = Simulator(settings, data, network)
+        sides[engine] = _rounds_of(clients, first_list(settings, network.initial()))
+    return Workload("CNN, a round of lidfl-ranked, beside torch's loop", sides["loop"], sides["auto"], 2.5, 2)
+
+
+def _rounds_of(clients: Simulator, models: ModelList) -> Work:
+    """Each call plays one more round."""
+    server, done = Server(clients.experiment), 0
+
+    def play() -> None:
+        nonlocal models, done
+        models = drive(server.round(models, done), clients.answer).models
+        done += 1
+
+    return play
+
+
 def rules(dim: int, turns: int) -> list[Workload]:
     """Aggregation of 35 updates."""
     updates = torch.from_numpy(np.random.default_rng(0).standard_normal((35, dim), dtype=np.float32))
