@@ -91,7 +91,7 @@ def _rules(found: list[dict[str, Any]]) -> str:
         "## Aggregators beside ByzFL's",
         "",
         "Time of one processor for one call, and the peak of memory as a multiple of the input, each call in a",
-        f"process of its own. Targets: {faster:g} times as fast, at most {most:g} times the input; bold misses one.",
+        f"process of its own. Targets: {faster:g} times as fast, {most:g} times the input at most; bold misses.",
         "",
         "| updates | rule | lidfl | memory | ByzFL | memory | ours is |",
         "|---|---|---:|---:|---:|---:|---:|",
