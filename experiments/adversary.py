@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from experiments.kept import ROOT, deployed, filled, runs, seeds, such
+from experiments.kept import ROOT, deployed, filled, foot, runs, seeds, such
 from lidfl.studies.store import Kept
 from lidfl.studies.tables import Cell, markdown
 
@@ -55,7 +55,7 @@ def by_attack(found: list[Kept], columns: Mapping[str, Wanted], title: str) -> s
         ]
         head = f"{title}{fraction:.0%} Byzantine; the oracle's clients deploy {text(ceiling)}.\n\n"
         tables.append(head + markdown(["attack", *columns], lines))
-    return "\n".join(tables) + seeds(found)
+    return "\n".join(tables) + foot(found)
 
 
 RANKED: dict[str, Wanted] = {
@@ -123,7 +123,7 @@ def defences() -> str:
             mine = such(found, method=method, **wanted)
             if mine:
                 lines.append([method, name, *(text(such(mine, attack=attack)) for attack in attacks)])
-    return markdown(["method", "defence", *(f"`{attack}`" for attack in attacks)], lines) + seeds(found)
+    return markdown(["method", "defence", *(f"`{attack}`" for attack in attacks)], lines) + foot(found)
 
 
 def absence() -> str:
@@ -138,7 +138,7 @@ def absence() -> str:
             length = ", ".join(sorted({str(run.experiment.list_size) for run in mine}))
             lines.append([method, length, who, *map(text, cells)])
     head = ["method", "list", "who comes and goes", *(f"{share:.0%} there" for share in shares)]
-    return markdown(head, lines) + seeds(found)
+    return markdown(head, lines) + foot(found)
 
 
 def assumed() -> str:

@@ -11,7 +11,7 @@ from itertools import product
 from statistics import fmean
 from typing import Any
 
-from experiments.kept import ROOT, SHORT_BY, accuracy, beside, deployed, filled, gap, runs, seeds, such, text
+from experiments.kept import ROOT, SHORT_BY, accuracy, beside, deployed, filled, foot, gap, runs, seeds, such, text
 from lidfl.runs.costs import costs_of
 from lidfl.studies.store import Kept
 from lidfl.studies.tables import markdown
@@ -40,7 +40,7 @@ def ranked() -> str:
         top = f"{fmean(map(deployed, ceiling)):.3f}" if ceiling else "–"
         lines.setdefault((fraction, how), [str(fraction), top, how]).append(beside(mine, ceiling))
     table = markdown(["Byzantine", "oracle", "votes", *ATTACKS], lines.values())
-    return table + seeds(found) + "\n" + tally(found)
+    return table + foot(found) + "\n" + tally(found)
 
 
 def tally(found: Sequence[Kept]) -> str:
@@ -131,7 +131,7 @@ def hetero() -> str:
     for attack in sorted({run.experiment.attack for run in ours}):
         mine = [such(some, method="lidfl-ranked", attack=attack) for some in at]
         lines.append([f"`{attack}`", *(beside(*pair) for pair in zip(mine, alone, strict=True))])
-    return markdown(["attack", *PARTITIONS], lines) + seeds(found)
+    return markdown(["attack", *PARTITIONS], lines) + foot(found)
 
 
 def votes() -> str:
@@ -143,7 +143,7 @@ def votes() -> str:
     for election, candidates, how in rows:
         at = such(found, election=election, candidates=candidates, vote_attack=how)
         lines.append([election, str(candidates), how, *(text(such(at, attack=a)) for a in ("lie", "sign_flip"))])
-    return markdown(["election", "candidates", "votes", "lie", "sign_flip"], lines) + seeds(found)
+    return markdown(["election", "candidates", "votes", "lie", "sign_flip"], lines) + foot(found)
 
 
 def cost() -> str:
@@ -181,7 +181,7 @@ EQUAL_ROUNDS = ((25, 25), (25, 75), (25, 150), (25, 375))
 def steps() -> str:
     """Local steps a round at equal gradient steps and at equal rounds, where clients are alike and where not."""
     found = runs("beyond-steps")
-    return "\n".join(_by_steps(found, kinds) for kinds in (EQUAL_STEPS, EQUAL_ROUNDS)) + seeds(found)
+    return "\n".join(_by_steps(found, kinds) for kinds in (EQUAL_STEPS, EQUAL_ROUNDS)) + foot(found)
 
 
 def _by_steps(found: Sequence[Kept], kinds: Sequence[tuple[int, int]]) -> str:
@@ -205,7 +205,7 @@ def cnn() -> str:
         ceiling, mine = such(at, method="oracle"), such(at, vote_attack=how, attack=attack, method="lidfl-ranked")
         top = f"{fmean(map(deployed, ceiling)):.3f}" if ceiling else "–"
         lines.setdefault((fraction, how), [str(fraction), top, how]).append(beside(mine, ceiling))
-    return markdown(["Byzantine", "oracle", "votes", "gauss", "lie", "sign_flip"], lines.values()) + seeds(found)
+    return markdown(["Byzantine", "oracle", "votes", "gauss", "lie", "sign_flip"], lines.values()) + foot(found)
 
 
 NEAR = 0.015
@@ -224,7 +224,7 @@ def small() -> str:
         gaps += [far.mean for some in mine if (far := gap(some, ceiling)) is not None]
         lines.append([data, model, str(fraction), top, *(beside(some, ceiling) for some in mine)])
     told = f"\n**{sum(far >= -NEAR for far in gaps)} of {len(gaps)} cells lie within {NEAR} of the oracle's.**\n"
-    return markdown(["data", "model", "Byzantine", "oracle", *ATTACKS], lines) + seeds(found) + told
+    return markdown(["data", "model", "Byzantine", "oracle", *ATTACKS], lines) + foot(found) + told
 
 
 def worst_vote(found: Sequence[Kept], ceiling: Sequence[Kept]) -> list[Kept]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from lidfl.runs.costs import costs_of
 from lidfl.studies.statistics import Difference, paired_difference
 from lidfl.studies.store import Kept, read_kept
 from lidfl.studies.tables import Cell
@@ -45,6 +46,30 @@ def seeds(found: Iterable[Kept]) -> str:
     numbers = ", ".join(map(str, sorted({run.experiment.seed for run in found})))
     commits = ", ".join(sorted({str(run.summary.get("commit")) for run in found}))
     return f"\nSeeds {numbers}; commit {commits}.\n"
+
+
+def foot(found: Iterable[Kept]) -> str:
+    """What a run of each method costs on average, what the worst honest client gets, and which runs these are."""
+    found = list(found)
+    labels = dict.fromkeys(run.experiment.method_label for run in found)
+    told = [_cost([run for run in found if run.experiment.method_label == label], label) for label in labels]
+    return f"\nA run on average: {'; '.join(told)}.\n{seeds(found)}"
+
+
+def _cost(found: Sequence[Kept], label: str) -> str:
+    """The means over some runs of one method."""
+    costs = [costs_of(run.experiment, run.summary, parameters=run.summary.get("parameters")) for run in found]
+    known = [cost for cost in costs if cost is not None]
+    parts = [f"{fmean(run.summary['seconds'] for run in found):,.0f} s"]
+    if known:
+        steps, ballots = (fmean(getattr(cost, name) for cost in known) for name in ("gradient_steps", "ballots"))
+        sent = [cost.bytes_sent for cost in known if cost.bytes_sent is not None]
+        megabytes = [f"{fmean(sent) / 1e6:,.0f} MB"] if sent else []  # earlier runs did not count bytes
+        parts = [f"{steps:,.0f} gradient steps", *megabytes, f"{ballots:,.0f} ballots", *parts]
+    worst = [run.summary["deployed_worst"] for run in found if "deployed_worst" in run.summary]
+    if worst:
+        parts.append(f"the worst honest client {fmean(worst):.3f}")
+    return f"`{label}` {', '.join(parts)}"
 
 
 def deployed(run: Kept) -> float:
