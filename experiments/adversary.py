@@ -92,7 +92,7 @@ def _both(name: str, columns: Mapping[str, Wanted]) -> str:
 def cnn() -> str:
     """The paper's CNN, after few rounds."""
     found = runs("adversary-cnn")
-    columns: dict[str, Wanted] = {"lidfl-ranked, worst votes": RANKED["lidfl-ranked, worst votes"]}
+    columns: dict[str, Wanted] = {"lidfl-ranked, coordinated": RANKED["lidfl-ranked, coordinated"]}
     lists = [run for run in found if run.experiment.method != "lidfl"]
     papers = such(found, method="lidfl")
     kinds: dict[str, Wanted] = {

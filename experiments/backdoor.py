@@ -2,8 +2,9 @@
 
     python -m experiments.backdoor      runs, and writes docs/backdoor.json; docs/adversary.md has its table
 
-Tried on the model that each honest client picks: training it on its own data, and folding inputs that never change
-in its own data into the biases, so that nothing can be read from them.
+Tried on the model that each honest client picks: training it on its own data; folding inputs that never change in
+its own data into the biases, so that nothing can be read from them; taking out hidden units that its own data
+hardly uses (fine-pruning, Liu et al. 2018). And picking another: by the errors of the class that fares worst.
 """
 
 import json
@@ -22,23 +23,60 @@ from lidfl.learning.client import image_hits
 from lidfl.runs.summary import source_commit
 from lidfl.simulation.deploying import SimulatedOwn
 from lidfl.simulation.simulator import Simulator
-from lidfl.types import Client, Parameters
+from lidfl.types import Client, Models, Parameters
 
 OUT = Path(__file__).parents[1] / "docs" / "backdoor.json"
 SEEDS = (2024, 2025, 2026)
-SETTINGS = [("digits", "lr", 60), ("digits", "mlp", 60), ("femnist", "lr", 30)]
+SETTINGS = [("digits", "lr", 20), ("digits", "mlp", 20), ("femnist", "lr", 25)]
 TUNINGS = 10
 """Local trainings of what was picked."""
 
-Treat: TypeAlias = Callable[[Simulator, Client, Parameters], Parameters]
+PRUNED_COST = 0.02
+"""By how much own validation accuracy may fall while units are taken out."""
+
+Treat: TypeAlias = Callable[[Simulator, Client, Parameters, Models], Parameters]
 
 
-def as_picked(_simulator: Simulator, _client: Client, model: Parameters) -> Parameters:
+def as_picked(_simulator: Simulator, _client: Client, model: Parameters, _models: Models) -> Parameters:
     """The model as it was picked."""
     return model
 
 
-def tuned(simulator: Simulator, client: Client, model: Parameters) -> Parameters:
+def by_class(simulator: Simulator, client: Client, _model: Parameters, models: Models) -> Parameters:
+    """The model whose worst class has the fewest errors on own validation images; of equals the first."""
+    images, labels = simulator.data.validation.of(client)
+
+    def worst(model: Parameters) -> float:
+        wrong = (~image_hits(simulator.judges.validation.logits(model, images), labels)).double()
+        return max(float(wrong[labels == label].mean()) for label in set(labels.tolist()))
+
+    return models[min(range(len(models)), key=lambda place: worst(models[place]))]
+
+
+def pruned(simulator: Simulator, client: Client, model: Parameters, _models: Models) -> Parameters:
+    """The model without the hidden units that own data uses least, while own validation accuracy allows it."""
+    sizes = simulator.network.sizes
+    if len(sizes) != 4:  # no hidden layer, or several
+        return model
+    images, labels = simulator.data.validation.of(client)
+    train = simulator.data.train.of(client)[0].flatten(1)
+    weight, bias = torch.split(model, sizes)[:2]
+    activity = (train @ weight.view(-1, train.shape[1]).T + bias).relu().mean(0)
+
+    def accuracy_of(candidate: Parameters) -> float:
+        return float(image_hits(simulator.judges.validation.logits(candidate, images), labels).double().mean())
+
+    enough, kept = accuracy_of(model) - PRUNED_COST, model
+    for unit in activity.argsort().tolist():
+        smaller = kept.clone()
+        torch.split(smaller, sizes)[2].view(-1, len(bias))[:, unit] = 0
+        if accuracy_of(smaller) < enough:
+            break
+        kept = smaller
+    return kept
+
+
+def tuned(simulator: Simulator, client: Client, model: Parameters, _models: Models) -> Parameters:
     """The model after some local trainings on own data."""
     own = SimulatedOwn(client, simulator.workshop, simulator.judges)
     for part in range(TUNINGS):
@@ -46,7 +84,7 @@ def tuned(simulator: Simulator, client: Client, model: Parameters) -> Parameters
     return model
 
 
-def folded(simulator: Simulator, client: Client, model: Parameters) -> Parameters:
+def folded(simulator: Simulator, client: Client, model: Parameters, _models: Models) -> Parameters:
     """The model with all inputs that are constant in own data folded into the biases of the first layer."""
     images = simulator.data.train.of(client)[0].flatten(1)
     constant = images.std(0) < 1e-6
@@ -57,12 +95,25 @@ def folded(simulator: Simulator, client: Client, model: Parameters) -> Parameter
     return torch.cat(parts)
 
 
-def both(simulator: Simulator, client: Client, model: Parameters) -> Parameters:
+def both(simulator: Simulator, client: Client, model: Parameters, models: Models) -> Parameters:
     """Folded, then trained on own data."""
-    return tuned(simulator, client, folded(simulator, client, model))
+    return tuned(simulator, client, folded(simulator, client, model, models), models)
 
 
-TREATMENTS: dict[str, Treat] = {"as picked": as_picked, "tuned": tuned, "folded": folded, "folded, tuned": both}
+def pruned_tuned(simulator: Simulator, client: Client, model: Parameters, models: Models) -> Parameters:
+    """Pruned, then trained on own data, as its authors do."""
+    return tuned(simulator, client, pruned(simulator, client, model, models), models)
+
+
+TREATMENTS: dict[str, Treat] = {
+    "as picked": as_picked,
+    "picked by its worst class": by_class,
+    "tuned": tuned,
+    "pruned": pruned,
+    "pruned, tuned": pruned_tuned,
+    "folded": folded,
+    "folded, tuned": both,
+}
 
 
 def success(simulator: Simulator, client: Client, model: Parameters, trigger: AnyTrigger) -> float:
@@ -96,7 +147,7 @@ def measured(dataset: str, model: str, rounds: int, seed: int) -> dict[str, tupl
         own = SimulatedOwn(client, simulator.workshop, simulator.judges)
         picked = models[int(own.losses(models).argmin())]
         for name, treat in TREATMENTS.items():
-            used = treat(simulator, client, picked)
+            used = treat(simulator, client, picked, models)
             found[name].append((success(simulator, client, used, trigger), accuracy(simulator, client, used)))
     return {name: (fmean(a for a, _ in told), fmean(b for _, b in told)) for name, told in found.items()}
 
