@@ -4,7 +4,9 @@ import re
 import shlex
 import shutil
 import subprocess
-from pathlib import Path
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -17,7 +19,16 @@ from lidfl.cli.node import Node
 from lidfl.cli.server import Server
 from lidfl.flower.template import README
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+PRIVATE = (
+    "federation/ca.key",
+    "federation/server.key",
+    "federation/signing.key",
+    "federation/state.db",
+    "node-0/node.key",
+)
+OURS = (".git/config", ".venv/bin/python", "runs/federation/secret", "app/app/task.py", "src/lidfl/left.key")
 
 
 def understood(words: list[str]) -> Node | Server:
@@ -47,6 +58,59 @@ def test_the_commands_of_the_manifest_are_understood_and_only_the_proxys_port_is
     (node,) = by_name["StatefulSet", "node"]["spec"]["template"]["spec"]["containers"]
     script = re.sub(r"\$\(.*?\)", "0", node["command"][-1])
     assert understood(shlex.split(script.partition("exec lidfl ")[2])).action == "up"
+
+
+def instructions(word: str) -> list[str]:
+    """What follows a word of the Dockerfile, one a line."""
+    text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
+    return [line.partition(" ")[2] for line in text.splitlines() if line.startswith(f"{word} ")]
+
+
+def copied() -> set[str]:
+    """What of the build context is in the image."""
+    return {source for line in instructions("COPY") for source in line.split()[:-1]}
+
+
+def left_out(path: str) -> bool:
+    """Whether .dockerignore keeps a file from the build: the last pattern that fits it or a folder of it says."""
+    name, found = PurePosixPath(path), False
+    above = [str(name), *map(str, name.parents)][:-1]
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        pattern = line.removeprefix("!")
+        anywhere = pattern.startswith("**/")
+        parts = name.parts if anywhere else above
+        if line and not line.startswith("#") and any(fnmatch(p, pattern.removeprefix("**/")) for p in parts):
+            found = not line.startswith("!")
+    return found
+
+
+@pytest.mark.parametrize("path", [*PRIVATE, *OURS])
+def test_no_key_and_no_run_that_lies_beside_the_code_is_in_the_image(path: str) -> None:
+    assert left_out(path)
+    assert not any(PurePosixPath(path).is_relative_to(source) for source in copied() - {"src"})
+
+
+def test_all_that_the_wheel_is_made_of_is_in_the_image_and_nothing_else() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    hatch = settings["tool"]["hatch"]
+    wheel = hatch["build"]["targets"]["wheel"]
+    fragments = hatch["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]
+    made_of = {*wheel["force-include"], *settings["project"]["license-files"], *(f["path"] for f in fragments)}
+    made_of |= {PurePosixPath(package).parts[0] for package in wheel["packages"]}
+    assert copied() == made_of | {"pyproject.toml", "constraints.txt"}
+    assert not any(left_out(source) for source in copied())
+    assert not left_out("src/lidfl/__init__.py")
+
+
+def test_who_serves_in_a_container_may_write_its_run_to_the_volume() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    (volume,) = (v for v in compose["services"]["server"]["volumes"] if v.split(":")[0] in compose["volumes"])
+    (user,), (run,) = instructions("USER"), instructions("RUN")
+    place = volume.split(":")[1]
+    steps = [step.split() for step in run.split("&&")]
+    assert ["mkdir", place] in steps
+    assert ["chown", f"{user}:{user}", place] in steps, "else it is root's, as Docker makes it"
+    assert f"out='{place}/" in compose["services"]["server"]["command"]
 
 
 @pytest.mark.parametrize("name", ["lidfl-server", "lidfl-proxy", "lidfl-node"])
