@@ -1,5 +1,6 @@
 """The roll that a server keeps: files of keys on the one hand, what Flower has registered on the other."""
 
+import errno
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -75,3 +76,34 @@ def test_what_fails_on_the_way_is_tried_again_and_a_bad_file_is_told_once(
         seen = keep_roll(folder, 1, seen)
     assert FakeRegistrar.asked == asked + 1
     assert read_names(folder / ROLL) == {"one": 100}, "those who are on it stay"
+
+
+def test_a_link_that_leads_nowhere_is_a_key_that_was_removed_and_holds_up_no_other(folder: Path) -> None:
+    key = folder / "elsewhere"
+    key.touch()
+    (folder / "nodes" / "two.pub").symlink_to(key)
+    seen = keep_roll(folder, 1, [])
+    assert read_names(folder / ROLL) == {"one": 100, "two": 101}
+    key.unlink()
+    (folder / "nodes" / "three.pub").touch()
+    keep_roll(folder, 1, seen)
+    assert read_names(folder / ROLL) == {"one": 100, "three": 101}
+
+
+@pytest.mark.parametrize("place", ["keys_in", "write_names"])
+def test_a_full_disk_or_a_file_that_is_gone_is_one_line_and_the_next_look_mends_it(
+    folder: Path, place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(serving.log, "propagate", True)
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(serving, place, fails)
+        seen = keep_roll(folder, 1, [])
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "the roll is left as it is, until the next look: [Errno 28] No space left on device"
+    ]
+    assert keep_roll(folder, 1, seen) != seen
+    assert read_names(folder / ROLL) == {"one": 100}

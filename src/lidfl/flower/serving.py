@@ -100,21 +100,27 @@ def attend(folder: Path, port: int, *, insecure: bool, app: Path | None, config:
 
 def keep_roll(folder: Path, port: int, seen: list[str]) -> list[str]:
     """Register the keys that are in the roll, if it has changed, and no others; what is there now."""
-    files = sorted((folder / "nodes").glob("*.pub"))
-    names = [f"{file.name} {file.stat().st_mtime_ns}" for file in files]
-    if names == seen:
-        return seen
+    names = seen
     try:
+        files = keys_in(folder / "nodes")
+        names = [f"{file.name} {file.stat().st_mtime_ns}" for file in files]
+        if names == seen:
+            return seen
         with Registrar(f"127.0.0.1:{port}", folder / "ca.crt") as registrar:
             change = registrar.set_roll(files, remove=True)
         write_names(folder / ROLL, change.nodes)
         log.info("the roll has %d nodes: %d new, %d gone", len(change.nodes), change.new, change.gone)
     except LidflError as error:  # said once: it takes a change of the files to mend it
         log.error("the roll is left as it is: %s", error)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, OSError) as error:  # a disk that is full, a file that was removed meanwhile
         log.error("the roll is left as it is, until the next look: %s", error)
         return seen
     return names
+
+
+def keys_in(folder: Path) -> list[Path]:
+    """The files of a roll; a link whose file is gone is a key that was removed."""
+    return [file for file in sorted(folder.glob("*.pub")) if file.exists()]
 
 
 def submit(app: Path, config: str) -> None:
