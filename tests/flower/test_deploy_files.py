@@ -1,5 +1,6 @@
-"""The files of deploy/: they parse, and what they tell lidfl to do, lidfl understands."""
+"""The files of deploy/, and the route by hand: they parse, and lidfl and Flower understand what they say."""
 
+import os
 import re
 import shlex
 import shutil
@@ -13,10 +14,14 @@ import pytest
 pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 
 import yaml  # type: ignore[import-untyped]
+from flwr.superlink.cli.flower_superlink import _parse_args_run_superlink
+from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
 
 from lidfl.cli.main import parse
 from lidfl.cli.node import Node
 from lidfl.cli.server import Server
+from lidfl.flower import signing, store
+from lidfl.flower.hosting import connection, environment, link_arguments
 from lidfl.flower.template import README
 
 ROOT = Path(__file__).parents[2]
@@ -126,6 +131,45 @@ def test_units_are_units_and_their_commands_are_understood(name: str, tmp_path: 
         done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
         told = [line for line in done.stderr.splitlines() if name in line and "lidfl-server.service" not in line]
         assert not told
+
+
+def by_hand() -> str:
+    """What docs/flower.md tells to type without our commands, one command a line."""
+    section = (ROOT / "docs" / "flower.md").read_text().partition("## By hand")[2].partition("\n## ")[0]
+    return "".join(re.findall(r"```shell\n(.*?)```", section, re.S)).replace("\\\n", " ")
+
+
+def typed(program: str) -> list[str]:
+    """The words that follow a program's name there."""
+    (line,) = (line for line in by_hand().splitlines() if line.startswith(f"{program} "))
+    return shlex.split(line)[1:]
+
+
+def test_the_route_by_hand_starts_flowers_programs_as_we_do_and_they_understand_it() -> None:
+    assert sorted(typed("flower-superlink")) == sorted(link_arguments(Path("federation"), 8000, insecure=False))
+    link = _parse_args_run_superlink().parse_args(typed("flower-superlink"))
+    assert (link.host, link.port, link.enable_supernode_auth) == ("127.0.0.1", 8000, True)
+    node = _parse_args_run_supernode().parse_args(typed("flower-supernode"))
+    assert node.superlink == "10.77.0.1:9443"
+    assert node.auth_supernode_private_key == "node/node.key"
+    assert f'{signing.SETTING}="$KEY"' in node.node_config
+
+
+def test_the_route_by_hand_sets_all_that_our_commands_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_there = dict(re.findall(r"([A-Z_]+)=(\S+)", by_hand()))
+    monkeypatch.setattr("os.environ", {})
+    ours = environment(Path("$PWD/node/flwr"))
+    del ours["PATH"]
+    assert set_there.items() >= ours.items()
+    assert {signing.VARIABLE, store.VARIABLE} <= set_there.keys()
+
+
+def test_flower_finds_our_superlink_by_the_file_that_is_written_by_hand(tmp_path: Path) -> None:
+    lines = [line for line in by_hand().splitlines() if line.startswith(("mkdir", "echo"))]
+    env = {"FLWR_HOME": str(tmp_path / "federation" / "flwr"), "PATH": os.environ["PATH"]}
+    subprocess.run(["bash", "-ec", "\n".join(lines)], cwd=tmp_path, env=env, check=True)
+    written = (tmp_path / "federation" / "flwr" / "config.toml").read_text()
+    assert written == connection(8000, tmp_path / "federation" / "ca.crt")
 
 
 def test_what_the_readme_of_an_app_tells_to_type_is_understood_by_a_shell_and_by_lidfl() -> None:
