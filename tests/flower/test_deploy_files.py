@@ -118,6 +118,18 @@ def test_who_serves_in_a_container_may_write_its_run_to_the_volume() -> None:
     assert f"out='{place}/" in compose["services"]["server"]["command"]
 
 
+def test_the_roll_of_the_manifest_is_the_secret_as_it_is_and_not_as_it_was_at_the_start() -> None:
+    parts = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    (server,) = (
+        part for part in parts if part["metadata"]["name"] == "federation-server" and "replicas" in part["spec"]
+    )
+    pod = server["spec"]["template"]["spec"]
+    (roll,) = (mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "roll")
+    assert roll["mountPath"] == f"{pod['containers'][0]['args'][2]}/nodes"
+    assert "subPath" not in roll, "what is mounted so never changes"
+    assert not [mount for mount in pod["initContainers"][0]["volumeMounts"] if mount["name"] == "roll"]
+
+
 @pytest.mark.parametrize("name", ["lidfl-server", "lidfl-proxy", "lidfl-node"])
 def test_units_are_units_and_their_commands_are_understood(name: str, tmp_path: Path) -> None:
     text = (DEPLOY / "systemd" / f"{name}.service").read_text()
