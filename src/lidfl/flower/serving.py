@@ -86,7 +86,7 @@ def attend(folder: Path, port: int, *, insecure: bool, app: Path | None, config:
 
     def work() -> None:
         await_port(port)
-        seen: list[str] = []
+        seen: list[str] | None = None
         if not insecure:
             seen = keep_roll(folder, port, seen)
         if app:
@@ -98,10 +98,16 @@ def attend(folder: Path, port: int, *, insecure: bool, app: Path | None, config:
     threading.Thread(target=work, daemon=True).start()
 
 
-def keep_roll(folder: Path, port: int, seen: list[str]) -> list[str]:
-    """Register the keys that are in the roll, if it has changed, and no others; what is there now."""
+def keep_roll(folder: Path, port: int, seen: list[str] | None) -> list[str] | None:
+    """Register the keys that are in the roll, if it has changed, and no others; what is there now.
+
+    Before the first look nothing was seen: keys that were removed while the server was away go then, even if it is
+    all of them. A folder that is not there is no empty roll.
+    """
     names = seen
     try:
+        if not (folder / "nodes").is_dir():
+            return seen
         files = keys_in(folder / "nodes")
         names = [f"{file.name} {file.stat().st_mtime_ns}" for file in files]
         if names == seen:
