@@ -1,5 +1,6 @@
 """The roll that a server keeps: files of keys on the one hand, what Flower has registered on the other."""
 
+import errno
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -48,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_roll_is_written_by_name_and_asked_for_only_when_files_change(folder: Path) -> None:
-    seen = keep_roll(folder, 1, [])
+    seen = keep_roll(folder, 1, None)
     assert read_names(folder / ROLL) == {"one": 100}
     assert keep_roll(folder, 1, seen) == seen
     assert FakeRegistrar.asked == 1
@@ -64,7 +65,7 @@ def test_what_fails_on_the_way_is_tried_again_and_a_bad_file_is_told_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FakeRegistrar, "failures", [httpx.ConnectError("gone")])
-    seen = keep_roll(folder, 1, [])
+    seen = keep_roll(folder, 1, None)
     assert not (folder / ROLL).exists()
     seen = keep_roll(folder, 1, seen)
     assert read_names(folder / ROLL) == {"one": 100}
@@ -75,3 +76,45 @@ def test_what_fails_on_the_way_is_tried_again_and_a_bad_file_is_told_once(
         seen = keep_roll(folder, 1, seen)
     assert FakeRegistrar.asked == asked + 1
     assert read_names(folder / ROLL) == {"one": 100}, "those who are on it stay"
+
+
+def test_keys_that_were_all_removed_while_the_server_was_away_are_gone_at_its_first_look(folder: Path) -> None:
+    (folder / "nodes" / "one.pub").unlink()
+    seen = keep_roll(folder, 1, None)
+    assert FakeRegistrar.asked == 1
+    assert keep_roll(folder, 1, seen) == []
+    assert FakeRegistrar.asked == 1
+    (folder / "nodes").rmdir()
+    assert keep_roll(folder, 1, ["one.pub 0"]) == ["one.pub 0"]
+    assert FakeRegistrar.asked == 1, "a folder that is gone is no empty roll"
+
+
+def test_a_link_that_leads_nowhere_is_a_key_that_was_removed_and_holds_up_no_other(folder: Path) -> None:
+    key = folder / "elsewhere"
+    key.touch()
+    (folder / "nodes" / "two.pub").symlink_to(key)
+    seen = keep_roll(folder, 1, None)
+    assert read_names(folder / ROLL) == {"one": 100, "two": 101}
+    key.unlink()
+    (folder / "nodes" / "three.pub").touch()
+    keep_roll(folder, 1, seen)
+    assert read_names(folder / ROLL) == {"one": 100, "three": 101}
+
+
+@pytest.mark.parametrize("place", ["keys_in", "write_names"])
+def test_a_full_disk_or_a_file_that_is_gone_is_one_line_and_the_next_look_mends_it(
+    folder: Path, place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(serving.log, "propagate", True)
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(serving, place, fails)
+        seen = keep_roll(folder, 1, None)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "the roll is left as it is, until the next look: [Errno 28] No space left on device"
+    ]
+    assert keep_roll(folder, 1, seen) != seen
+    assert read_names(folder / ROLL) == {"one": 100}

@@ -61,6 +61,8 @@ def test_the_page_is_told_only_the_rounds_that_it_has_not_seen(address: str) -> 
     assert (state["title"], state["of"], state["voters"]) == ("a federation", 9, 3)
     for odd in ("-5", "x", "99999999999999999999", "1&since=2", ""):
         assert "rounds" in json.load(urlopen(f"{address}state.json?since={odd}"))
+    for odd in ("%C2%B2", "9" * 5_000, "-", "%00", "1.5"):
+        assert len(json.load(urlopen(f"{address}state.json?since={odd}"))["rounds"]) == 2, "all that there is"
 
 
 def test_alerts_tell_a_shrinking_margin_missing_ballots_and_who_misbehaves(watch: Watch) -> None:
@@ -105,6 +107,14 @@ def test_metrics_are_in_the_format_of_prometheus_whatever_nodes_say(watch: Watch
     assert text.endswith("\n")
 
 
+def test_a_counter_has_every_digit_however_far_it_has_counted() -> None:
+    node = NodeView(3, "well", 0.1234567891, 1, 1, 1_234_567_891, 98_765_432_109_876_543)
+    text = metrics(Watch("a federation", rounds=9, voters=3, nodes=lambda: [node]))
+    assert 'lidfl_node_sent_bytes_total{client="3"} 1234567891\n' in text
+    assert 'lidfl_node_received_bytes_total{client="3"} 98765432109876543\n' in text
+    assert 'lidfl_node_seconds{client="3"} 0.1234567891\n' in text
+
+
 def test_nobody_is_answered_who_asks_for_another_machine_or_another_path(address: str) -> None:
     port = int(address.rstrip("/").rpartition(":")[2])
     for host, path, status in (
@@ -113,6 +123,7 @@ def test_nobody_is_answered_who_asks_for_another_machine_or_another_path(address
         (f"localhost:{port}", "/metrics", 200),
         (f"127.0.0.1:{port}", "/../../etc/passwd", 404),
         (f"127.0.0.1:{port}", "/page.html", 404),
+        (f"127.0.0.1:{port}", "http://[", 404),
     ):
         connection = HTTPConnection("127.0.0.1", port, timeout=5)
         connection.request("GET", path, headers={"Host": host})

@@ -35,12 +35,17 @@ class Server(Hosted):
 
     def init(self) -> None:
         """Make keys, certificates and the proxy's configuration."""
+        from lidfl.flower.addresses import check_host, check_port, check_public
         from lidfl.flower.credentials import make_certificates
         from lidfl.flower.serving import write_proxy
         from lidfl.flower.signing import make_server_key
 
         if not self.hosts:
             raise LidflError("say by which names nodes reach this machine: --hosts federation.example.org 10.0.0.1")
+        for host in self.hosts:
+            check_host(host)
+        check_public(self.public)
+        check_port(self.port)
         (self.folder / "nodes").mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         make_certificates(self.folder, self.hosts)
@@ -53,8 +58,13 @@ class Server(Hosted):
 
     def up(self) -> None:
         """Serve until stopped."""
+        from lidfl.flower.addresses import check_port
         from lidfl.flower.hosting import environment, link_arguments, needed
+        from lidfl.flower.manifest import read_manifest
 
+        check_port(self.port)
+        if self.app:
+            read_manifest(self.app)  # what is no app is found out before anything is started
         files = [self.folder / "signing.key"]
         files += [] if self.insecure else [self.folder / name for name in ("ca.crt", "server.crt", "server.key")]
         needed(*files, how=f"lidfl server init {self.folder} makes it")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from lidfl.errors import LidflError
-from lidfl.files import read_toml
 from lidfl.flower.answers import work_of
 from lidfl.flower.client import ListClient, Task
 from lidfl.flower.codec import Ask
+from lidfl.flower.manifest import read_manifest
 from lidfl.flower.server import ListServer, read_run_config
 from lidfl.flower.worker import Worker
 from lidfl.methods.deploying import deploy as deploy_rules
@@ -38,21 +38,9 @@ class OwnApp:
     """Whether its nodes misbehave when their config says so."""
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What the pyproject.toml of an app says."""
-
-    server: str
-    """Where its ServerApp is, as package.module:app."""
-    client: str
-    """Where its ClientApp is."""
-    config: Mapping[str, Any]
-    """Its run config, which lists what can be set."""
-
-
 def read_app(folder: Path, settings: Mapping[str, Any]) -> OwnApp:
     """Load an app and give it settings; each must be one that its pyproject.toml lists."""
-    manifest = _read_manifest(folder)
+    manifest = read_manifest(folder)
     config = {name.replace("_", "-"): value for name, value in settings.items()}
     for name in (*NEEDED, *config):
         if name not in manifest.config:
@@ -85,15 +73,6 @@ def pick_from(
     default = directory.path / f"client-{client}.safetensors"
     judged = judged_by(rule, worker, final, worker.network, tested, experiment.rounds)
     return write_choice(judged, experiment, Path(out) if out else default)
-
-
-def _read_manifest(folder: Path) -> Manifest:
-    try:
-        app = read_toml(folder / "pyproject.toml")["tool"]["flwr"]["app"]
-        parts = app["components"]
-        return Manifest(parts["serverapp"], parts["clientapp"], app.get("config", {}))
-    except (LidflError, KeyError) as error:
-        raise LidflError(f"{folder} is not a Flower app ({error}); lidfl init-flower writes one") from None
 
 
 def _load(folder: Path, reference: str) -> object:

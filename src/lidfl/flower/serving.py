@@ -86,7 +86,7 @@ def attend(folder: Path, port: int, *, insecure: bool, app: Path | None, config:
 
     def work() -> None:
         await_port(port)
-        seen: list[str] = []
+        seen: list[str] | None = None
         if not insecure:
             seen = keep_roll(folder, port, seen)
         if app:
@@ -98,23 +98,35 @@ def attend(folder: Path, port: int, *, insecure: bool, app: Path | None, config:
     threading.Thread(target=work, daemon=True).start()
 
 
-def keep_roll(folder: Path, port: int, seen: list[str]) -> list[str]:
-    """Register the keys that are in the roll, if it has changed, and no others; what is there now."""
-    files = sorted((folder / "nodes").glob("*.pub"))
-    names = [f"{file.name} {file.stat().st_mtime_ns}" for file in files]
-    if names == seen:
-        return seen
+def keep_roll(folder: Path, port: int, seen: list[str] | None) -> list[str] | None:
+    """Register the keys that are in the roll, if it has changed, and no others; what is there now.
+
+    Before the first look nothing was seen: keys that were removed while the server was away go then, even if it is
+    all of them. A folder that is not there is no empty roll.
+    """
+    names = seen
     try:
+        if not (folder / "nodes").is_dir():
+            return seen
+        files = keys_in(folder / "nodes")
+        names = [f"{file.name} {file.stat().st_mtime_ns}" for file in files]
+        if names == seen:
+            return seen
         with Registrar(f"127.0.0.1:{port}", folder / "ca.crt") as registrar:
             change = registrar.set_roll(files, remove=True)
         write_names(folder / ROLL, change.nodes)
         log.info("the roll has %d nodes: %d new, %d gone", len(change.nodes), change.new, change.gone)
     except LidflError as error:  # said once: it takes a change of the files to mend it
         log.error("the roll is left as it is: %s", error)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, OSError) as error:  # a disk that is full, a file that was removed meanwhile
         log.error("the roll is left as it is, until the next look: %s", error)
         return seen
     return names
+
+
+def keys_in(folder: Path) -> list[Path]:
+    """The files of a roll; a link whose file is gone is a key that was removed."""
+    return [file for file in sorted(folder.glob("*.pub")) if file.exists()]
 
 
 def submit(app: Path, config: str) -> None:

@@ -47,7 +47,7 @@ def _of_run(watch: Watch) -> Iterator[str]:
 
 def _of_nodes(nodes: list[NodeView]) -> Iterator[str]:
     def each(value: str) -> list[tuple[str, float]]:
-        return [(f'{{client="{node.client}"}}', float(getattr(node, value))) for node in nodes]
+        return [(f'{{client="{node.client}"}}', getattr(node, value)) for node in nodes]
 
     if not nodes:
         return
@@ -67,7 +67,7 @@ def _metric(name: str, kind: str, text: str, values: Iterable[tuple[str, float]]
     yield f"# HELP {name} {text}"
     yield f"# TYPE {name} {kind}"
     for labels, value in values:
-        yield f"{name}{labels} {value:g}" if isinstance(value, float) else f"{name}{labels} {value}"
+        yield f"{name}{labels} {value!r}"  # every digit: a counter that is rounded grows by leaps
 
 
 def _quoted(text: str) -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from lidfl.errors import LidflError
 from lidfl.live.metrics import TYPE, metrics
@@ -55,14 +55,13 @@ class Answering(BaseHTTPRequestHandler):
         if self.headers.get("Host", "").rpartition(":")[0] not in NAMES:
             self._send(403, "text/plain", b"")
             return
-        url = urlsplit(self.path)
-        if url.path == "/":
+        path, _, query = self.path.partition("?")
+        if path == "/":
             self._send(200, "text/html; charset=utf-8", PAGE.read_bytes())
-        elif url.path == "/state.json":
-            since = parse_qs(url.query).get("since", ["0"])[0]
-            state = self.watched.state(int(since) if since.isdigit() else 0)
+        elif path == "/state.json":
+            state = self.watched.state(since(query))
             self._send(200, "application/json", json.dumps(state).encode())
-        elif url.path == "/metrics":
+        elif path == "/metrics":
             self._send(200, TYPE, metrics(self.watched).encode())
         else:
             self._send(404, "text/plain", b"")
@@ -79,3 +78,11 @@ class Answering(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing: the run's own log is what people read."""
+
+
+def since(query: str) -> int:
+    """The round from which on a page wants to be told; from the first if what it says is no number."""
+    try:
+        return int(parse_qs(query)["since"][0])
+    except (KeyError, ValueError):  # ValueError: "²", or thousands of digits
+        return 0

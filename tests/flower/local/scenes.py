@@ -1,7 +1,7 @@
 """Runs on a real SuperLink in which some nodes are played by hand."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -68,6 +68,30 @@ def finish(out: Path, seconds: float = 600) -> list[dict[str, Any]]:
         assert monotonic() < until, "the run does not end"
         sleep(0.2)
     return lines_without_times(out)
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 400) -> None:
+    until = monotonic() + seconds
+    while not what():
+        assert monotonic() < until, "it does not happen"
+        sleep(0.1)
+
+
+def rounds_done(out: Path) -> int:
+    file = out / "rounds.jsonl"
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def server_apps(federation: LocalFederation) -> list[int]:
+    """The processes of a federation that are its server's app."""
+    return [pid for pid in marked(federation.processes.mark) if b"flwr-serverapp" in command_of(pid)]
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def answer_until_vote(node: FakeNode, app: ClientApp) -> Message:

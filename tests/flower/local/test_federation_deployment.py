@@ -32,6 +32,12 @@ def blocks() -> list[tuple[list[str], str]]:
     return [(re.findall(r"server|node-\d", hosts), commands) for hosts, commands in found]
 
 
+def by_hand() -> list[tuple[str, str]]:
+    """The blocks of the section on Flower's own programs: on which host, and what to type there."""
+    section = DOCS.read_text().partition("## By hand")[2].partition("\n## ")[0]
+    return re.findall(r"On (server|node-\d)[^\n]*:\n```shell\n(.*?)```", section, re.S)
+
+
 def ip(*words: str) -> bool:
     return subprocess.run(["ip", *words], capture_output=True, check=False).returncode == 0
 
@@ -85,29 +91,53 @@ def exchange_files(hosts: dict[str, Path]) -> None:
 
 def test_the_deployment_of_the_docs_runs_on_three_hosts_as_it_is_typed(hosts: dict[str, Path]) -> None:
     *first, server, one, other = blocks()
-    assert [where for where, _ in first] == [["server"], ["node-0", "node-1"]]
-    for where, commands in first:
-        for host in where:
-            assert type_in(host, hosts[host], commands).wait(timeout=300) == 0, (
-                hosts[host] / "printed.txt"
-            ).read_text()
-    exchange_files(hosts)
+    make_keys(hosts, first)
     for where, commands in (server, one, other):
         type_in(where[0], hosts[where[0]], commands)
+    four_rounds_are_played(hosts)
+    closed = "! timeout 3 bash -c 'echo > /dev/tcp/10.77.0.1/8000'"
+    assert type_in("node-0", hosts["node-0"], closed).wait(timeout=20) == 0, "the SuperLink is not on the network"
+    removes_a_node(hosts)
+
+
+def make_keys(hosts: dict[str, Path], steps: list[tuple[list[str], str]]) -> None:
+    """Type the first step, and bring the files from host to host."""
+    assert [where for where, _ in steps] == [["server"], ["node-0", "node-1"]]
+    for where, commands in steps:
+        for host in where:
+            assert type_in(host, hosts[host], commands).wait(timeout=300) == 0, printed(hosts)
+    exchange_files(hosts)
+
+
+def four_rounds_are_played(hosts: dict[str, Path]) -> None:
+    """Both nodes train and vote in every round."""
     directory = RunDirectory(hosts["server"] / "runs" / "app")
     until = monotonic() + 900
     while not directory.is_finished:
-        assert monotonic() < until, {
-            name: (folder / "printed.txt").read_text()[-3000:] for name, folder in hosts.items()
-        }
+        assert monotonic() < until, printed(hosts)
         sleep(1)
     lines = lines_without_times(directory.path)
     assert [line["rejected"] for line in lines] == [{}] * 4
     assert [sum(line["votes"].values()) for line in lines] == [2] * 4
     print([round(record.seconds, 1) for record in directory.records()])  # noqa: T201
-    closed = "! timeout 3 bash -c 'echo > /dev/tcp/10.77.0.1/8000'"
-    assert type_in("node-0", hosts["node-0"], closed).wait(timeout=20) == 0, "the SuperLink is not on the network"
-    removes_a_node(hosts)
+
+
+def test_the_route_by_hand_runs_on_three_hosts_as_it_is_typed(hosts: dict[str, Path]) -> None:
+    *first, server, _, _ = blocks()
+    make_keys(hosts, first)
+    (_, settings), (_, once), (_, link), (_, run), (_, node) = by_hand()
+    proxy = server[1].splitlines()[0]
+    assert proxy.startswith("nginx ")
+    assert type_in("server", hosts["server"], f"{settings}{once}{proxy}").wait(timeout=60) == 0, printed(hosts)
+    type_in("server", hosts["server"], settings + link)
+    until_it_listens = "until (echo > /dev/tcp/127.0.0.1/8000) 2> /dev/null; do sleep 1; done\n"
+    typed = type_in("server", hosts["server"], settings + until_it_listens + run)
+    assert typed.wait(timeout=300) == 0, printed(hosts)
+    type_in("node-0", hosts["node-0"], node)
+    type_in("node-1", hosts["node-1"], node.replace("partition-id=0", "partition-id=1"))
+    four_rounds_are_played(hosts)
+    for name in ("node-0", "node-1"):
+        assert (hosts[name] / "node" / "model.safetensors").exists(), "what the docs say it writes"
 
 
 def removes_a_node(hosts: dict[str, Path]) -> None:

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -18,6 +18,7 @@ from lidfl.flower.local.federation import LocalFederation
 from lidfl.flower.local.playing import liars_of
 from lidfl.flower.local.processes import marked
 from tests.command import lines_without_times, start
+from tests.flower.local.scenes import rounds_done, server_apps, wait_for
 
 pytestmark = [pytest.mark.federation, pytest.mark.filterwarnings("ignore")]
 
@@ -124,21 +125,9 @@ def settings(out: Path, **changes: Any) -> Experiment:
     return Experiment.of(usual | changes)
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 400) -> None:
-    until = monotonic() + seconds
-    while not what():
-        assert monotonic() < until, "it does not happen"
-        sleep(0.1)
-
-
 def finish(out: Path) -> list[dict[str, Any]]:
     wait_for(lambda: RunDirectory(out).is_finished, 900)
     return lines_without_times(out)
-
-
-def rounds_done(out: Path) -> int:
-    file = out / "rounds.jsonl"
-    return len(file.read_text().splitlines()) if file.exists() else 0
 
 
 def same_list(out: Path, rounds: int) -> bool:
@@ -166,7 +155,7 @@ def test_a_client_that_hangs_raises_answers_garbage_or_nan_costs_only_its_own_re
 def test_a_killed_server_app_resumes_with_the_same_list(scene: Scene) -> None:
     out = scene.play("server-killed", rounds=3)
     wait_for(lambda: rounds_done(out) >= 1)
-    (server,) = [pid for pid in marked(scene.federation.processes.mark) if b"flwr-serverapp" in command_of(pid)]
+    (server,) = server_apps(scene.federation)
     os.kill(server, signal.SIGKILL)
     sleep(1)
     assert not RunDirectory(out).is_finished
@@ -178,9 +167,7 @@ def test_a_killed_superlink_resumes_with_the_same_list_and_the_clients_rejoin(sc
     out = scene.play("link-killed", rounds=3)
     wait_for(lambda: rounds_done(out) >= 1)
     scene.federation.processes.kill("superlink")
-    wait_for(
-        lambda: not any(b"flwr-serverapp" in command_of(pid) for pid in marked(scene.federation.processes.mark))
-    )
+    wait_for(lambda: not server_apps(scene.federation))
     assert not RunDirectory(out).is_finished
     scene.federation.start_link()
     lines = finish(scene.play("link-killed", rounds=3, resume=True))
@@ -221,13 +208,6 @@ def test_a_third_of_the_nodes_leaving_in_the_middle_does_not_stop_the_run(scene:
     assert lines[-1]["rejected"] == {"missing": 4}, "two trainings and two ballots"
     assert lines[-1]["stood"] == 2, "of those who left, the last ballots stand"
     assert sum(lines[-1]["votes"].values()) == 6
-
-
-def command_of(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 @pytest.mark.parametrize(
