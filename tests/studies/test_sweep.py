@@ -179,7 +179,7 @@ def test_a_killed_worker_is_one_clear_line_and_the_next_call_goes_on(tmp_path: P
     assert err.startswith("lidfl: a worker process was killed")
     assert "Traceback" not in err
     (tmp_path / "enough").touch()
-    lidfl_inside("sweep", "small.toml", "--workers", 2, cwd=tmp_path)
+    lidfl("sweep", "small.toml", "--workers", 2, cwd=tmp_path)
     assert len(list((tmp_path / "runs" / "small").rglob("summary.json"))) == 2
 
 
