@@ -1,5 +1,7 @@
 """Runs the command: in a process of its own, or in this one, which is faster."""
 
+import contextlib
+import io
 import json
 import signal
 import subprocess
@@ -31,6 +33,15 @@ def lidfl(*arguments: object, cwd: Path, expect: int = 0) -> tuple[str, str]:
     out, err = process.communicate(timeout=120)
     assert process.returncode == expect, f"exit {process.returncode}\n{out}\n{err}"
     return out, err
+
+
+def lidfl_inside(*arguments: object, cwd: Path, expect: int = 0) -> tuple[str, str]:
+    """Run `lidfl …` to its end in this process; the same as by `lidfl`, without a second and a half of imports."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = lidfl_here(*arguments)
+    assert code == expect, f"exit {code}\n{out.getvalue()}\n{err.getvalue()}"
+    return out.getvalue(), err.getvalue()
 
 
 def lidfl_here(*arguments: object) -> int:

@@ -29,7 +29,7 @@ class Twin:
         self.experiment = experiment
         simulator = Simulator.of(experiment)
         self.data = simulator.data
-        self.module: nn.Module = simulator.network.module
+        self.module: nn.Module = copy.deepcopy(simulator.network.module)
         self.byzantine = sorted(simulator.cast.byzantine)
         self.honest = [c for c in range(experiment.num_clients) if c not in self.byzantine]
         start = np.concatenate([p.detach().numpy().ravel() for p in self.module.parameters()]).astype(float)
@@ -160,10 +160,10 @@ class Twin:
         return np.concatenate([p.detach().numpy().ravel() for p in module.parameters()]).astype(float) - start
 
     def load(self, vector: Vector) -> nn.Module:
-        module = copy.deepcopy(self.module)
+        """The one module, with other numbers: what it held before is over."""
         values = torch.from_numpy(vector).float()
-        nn.utils.vector_to_parameters(values, module.parameters())
-        return module
+        nn.utils.vector_to_parameters(values, self.module.parameters())
+        return self.module
 
     def loss(self, client: int, vector: Vector) -> float:
         images, labels = self.data.validation.of(client)

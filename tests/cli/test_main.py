@@ -16,7 +16,7 @@ from lidfl import Experiment, LidflError
 from lidfl.cli.federation import FederationUp
 from lidfl.cli.run import Run
 from lidfl.learning.models import build_model
-from tests.command import lidfl, lidfl_here, lines_without_times, start
+from tests.command import lidfl, lidfl_here, lidfl_inside, lines_without_times, start
 
 SUMMARY_KEYS = {
     *("test_accuracy", "deployed_accuracy", "per_model_accuracy", "rounds", "seconds", "seconds_per_round"),
@@ -28,7 +28,7 @@ SUMMARY_KEYS = {
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one finished run in `runs/first-2024`."""
     folder = tmp_path_factory.mktemp("newcomer")
-    lidfl("run", "--name", "first", "--rounds", 40, "--attack", "omniscient", cwd=folder)
+    lidfl_inside("run", "--name", "first", "--rounds", 40, "--attack", "omniscient", cwd=folder)
     return folder
 
 
@@ -58,14 +58,14 @@ def test_without_a_terminal_it_logs_plain_lines(tmp_path: Path) -> None:
 
 
 def test_quiet_says_only_the_result(tmp_path: Path) -> None:
-    out, _ = lidfl("run", "--rounds", 5, "--quiet", cwd=tmp_path)
+    out, _ = lidfl_inside("run", "--rounds", 5, "--quiet", cwd=tmp_path)
     assert out.startswith("honest clients deploy")
     assert len(out.splitlines()) == 1
 
 
 def test_a_config_file_and_flags_over_it(tmp_path: Path) -> None:
     (tmp_path / "e.toml").write_text('name = "mine"\nrounds = 50\nattack = "gauss"\n')
-    lidfl("run", "--config", "e.toml", "--rounds", 4, "--quiet", cwd=tmp_path)
+    lidfl_inside("run", "--config", "e.toml", "--rounds", 4, "--quiet", cwd=tmp_path)
     written = (tmp_path / "runs" / "mine-2024" / "experiment.toml").read_text()
     assert "rounds = 4\n" in written
     assert 'attack = "gauss"\n' in written
@@ -128,18 +128,18 @@ def test_a_users_own_model_and_data_run_as_they_are(tmp_path: Path) -> None:
     labels = rng.integers(0, 3, 400)
     images = (rng.normal(size=(400, 6, 6)) + 3 * labels[:, None, None]).astype(np.float32)
     np.savez(tmp_path / "mine.npz", x=images, y=labels)
-    (tmp_path / "toy.py").write_text(
+    (tmp_path / "own_net.py").write_text(
         "from torch import nn\n"
         "def net(image_shape, num_classes):\n"
         "    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(36), nn.Dropout(0.1), nn.Linear(36, num_classes))\n"
     )
-    settings = ["--dataset", "npz:mine.npz", "--model", "toy:net", "--num-clients", 10, "--rounds", 30]
-    out, _ = lidfl("run", *settings, "--quiet", cwd=tmp_path)
+    settings = ["--dataset", "npz:mine.npz", "--model", "own_net:net", "--num-clients", 10, "--rounds", 30]
+    out, _ = lidfl_inside("run", *settings, "--quiet", cwd=tmp_path)
     assert float(out.split()[3]) > 0.8
 
 
 def test_list_shows_every_kind_with_options(tmp_path: Path) -> None:
-    out, _ = lidfl("list", cwd=tmp_path)
+    out, _ = lidfl_inside("list", cwd=tmp_path)
     for word in ("femnist", "dirichlet", "cnn", "rknn", "iterations=1", "z=20.0", "coordinated", "plurality"):
         assert word in out
 
@@ -147,33 +147,43 @@ def test_list_shows_every_kind_with_options(tmp_path: Path) -> None:
 SLOW = {"torch", "sklearn", "altair", "vl_convert", "joblib", "flwr", "scipy.stats"}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "--help",
-        "run --help",
-        "rnu",
-        "run --atack lie",
-        "run --attack lye",
-        "run --method krumm",
-        "run --propose all",
-        "table nowhere",
-        "report nowhere",
-        "pick nowhere --client 0",
-        "sweep nowhere.toml",
-        "reproduce nothing",
-        "plan --clients 35",
-    ],
-)
-def test_help_and_slips_do_not_wait_for_what_takes_seconds_to_load(tmp_path: Path, words: str) -> None:
-    code = f"import sys; sys.argv = ['lidfl', *{words.split()!r}]\nfrom lidfl.cli.main import main\ntry: main()\n"
-    code += f"except SystemExit: pass\nprint(sorted({SLOW!r} & sys.modules.keys()), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[-1] == "[]"
+QUICK = [
+    "--help",
+    "run --help",
+    "rnu",
+    "run --atack lie",
+    "run --attack lye",
+    "run --method krumm",
+    "run --propose all",
+    "table nowhere",
+    "report nowhere",
+    "pick nowhere --client 0",
+    "sweep nowhere.toml",
+    "reproduce nothing",
+    "plan --clients 35",
+]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What is slow and loaded after each of them, in one process: what one loads shows from there on."""
+    code = "import json, sys\nfrom lidfl.cli.main import main\n"
+    code += f"for words in {QUICK!r}:\n    sys.argv = ['lidfl', *words.split()]\n    try: main()\n"
+    code += f"    except SystemExit: pass\n    print(json.dumps([words, sorted({SLOW!r} & sys.modules.keys())]))"
+    folder = tmp_path_factory.mktemp("quick")
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    return dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+
+
+@pytest.mark.parametrize("words", QUICK)
+def test_help_and_slips_do_not_wait_for_what_takes_seconds_to_load(
+    loaded: dict[str, list[str]], words: str
+) -> None:
+    assert loaded[words] == []
 
 
 def test_pick_writes_a_model_that_loads_into_a_plain_module(finished: Path) -> None:
-    out, _ = lidfl("pick", "runs/first-2024", "--client", 3, "--out", "mine.safetensors", cwd=finished)
+    out, _ = lidfl_inside("pick", "runs/first-2024", "--client", 3, "--out", "mine.safetensors", cwd=finished)
     assert out.count("chosen") == 1
     module = build_model("lr", (1, 8, 8), 10, seed=0)
     module.load_state_dict(load_file(finished / "mine.safetensors"))
@@ -191,13 +201,13 @@ def test_pick_judges_by_the_clients_own_data(finished: Path) -> None:
 
     digits = load_digits()
     np.savez(finished / "own.npz", x=(digits.images / 16).astype(np.float32), y=digits.target)
-    out, _ = lidfl("pick", "runs/first-2024", "--dataset", "npz:own.npz", cwd=finished)
+    out, _ = lidfl_inside("pick", "runs/first-2024", "--dataset", "npz:own.npz", cwd=finished)
     row = next(line for line in out.splitlines() if "chosen" in line)
     assert float(row.split("│")[3]) > 0.8
 
 
 def test_the_demo_shows_fedavg_collapse_and_lidfl_stand(tmp_path: Path) -> None:
-    out, _ = lidfl("demo", cwd=tmp_path)
+    out, _ = lidfl_inside("demo", cwd=tmp_path)
     accuracy = {}
     for line in out.splitlines():
         cells = [cell.strip() for cell in line.split("│")]

@@ -16,7 +16,7 @@ import pytest
 from numpy.random import default_rng
 from numpy.typing import NDArray
 
-from lidfl.data import Dataset, data_directory, load_dataset
+from lidfl.data import Dataset, data_directory, digits, load_dataset
 from lidfl.data.base import draw_rows, take_rows
 from lidfl.errors import LidflError
 from tests.real_data import SHARED_DATA, needs_cifar10, needs_femnist, needs_leaf
@@ -547,3 +547,22 @@ def test_the_real_cifar10_has_6000_images_of_each_class() -> None:
     # Published per-channel means of the 50,000 training images: 0.4914, 0.4822, 0.4465.
     means = [data.images[:50000:10, channel].mean() / 255 for channel in range(3)]
     np.testing.assert_allclose(means, [0.4914, 0.4822, 0.4465], atol=0.01)
+
+
+def test_digits_are_the_same_where_scikit_learn_keeps_them_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Straight from its file, or as it hands them over: only the former spares its import."""
+    usual = loaded("digits")
+    monkeypatch.setattr(digits, "_read", digits._read.__wrapped__)
+    monkeypatch.setattr(digits, "FILE", Path("nowhere"))
+    again = loaded("digits")
+    assert (again.images == usual.images).all()
+    assert (again.labels == usual.labels).all()
+
+
+def test_what_one_run_does_to_its_digits_the_next_one_does_not_see() -> None:
+    """They are read once a process."""
+    first = loaded("digits")
+    first.images[:], first.labels[:] = -1, -1
+    second = loaded("digits")
+    assert second.images.min() == 0
+    assert second.labels.min() == 0

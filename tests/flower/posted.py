@@ -13,6 +13,11 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.superlink.grid.http_grid import HttpGrid
 
 
+def packed(message: Message) -> dict[str, bytes | None]:
+    """The objects of a message by name, as bytes."""
+    return {name: thing.deflate() for name, thing in get_all_nested_objects(message).items()}
+
+
 class Runtime:
     """Replies as a node may have uploaded them: objects by name, whose bytes may be anything."""
 
@@ -25,8 +30,7 @@ class Runtime:
     def post(self, reply_to: str, message: Message, changed: dict[str, bytes | None] | None = None) -> None:
         """Announce a reply and upload its objects, some of them changed, or kept back (None)."""
         self.posts.append((reply_to, get_object_tree(message)))
-        self.objects |= {name: thing.deflate() for name, thing in get_all_nested_objects(message).items()}
-        self.objects |= changed or {}
+        self.objects |= packed(message) | (changed or {})
 
     def post_raw(self, reply_to: str, contents: list[bytes]) -> None:
         """Announce a reply of which the last object is the head and the others its children."""

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 
 from lidfl import LidflError, RunDirectory
-from lidfl.flower import client_app, roll
+from lidfl.flower import client_app, deployed, roll
 from lidfl.flower.answers import Answers
 from lidfl.flower.fleet import Fleet
 from lidfl.flower.joining import AT_ONCE, OpenMembers
@@ -54,6 +54,7 @@ def named(*clients: int) -> dict[str, int]:
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
     made = Registry(tmp_path)
     monkeypatch.setenv(roll.VARIABLE, str(made.file))
+    monkeypatch.setattr(deployed, "PAUSE", 0.0)  # nobody comes back while it waits
     return made
 
 

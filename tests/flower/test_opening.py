@@ -13,14 +13,17 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.app.message import make_message
 from flwr.app.message.arraychunk import ArrayChunk
 from flwr.app.metadata import Metadata
-from flwr.supercore.inflatable.inflatable_object import add_header_to_object_body, get_all_nested_objects
+from flwr.supercore.inflatable.inflatable_object import (
+    add_header_to_object_body,
+    get_object_tree,
+)
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from lidfl.flower import codec
 from lidfl.flower.codec import ENVELOPE, Reply
 from lidfl.flower.exchange import authentic
 from lidfl.flower.opening import Posted, Refused, announced, unfolded
-from tests.flower.posted import Runtime
+from tests.flower.posted import Runtime, packed
 
 MODEL = 4 * 650
 
@@ -79,11 +82,13 @@ def spoil(content: bytes, rng: random.Random) -> bytes:
 def test_thousands_of_spoilt_replies_raise_nothing_but_refusals() -> None:
     rng = random.Random(0)
     found: Counter[str] = Counter()
+    message = reply(trained())
+    tree, whole = get_object_tree(message), packed(message)
     for _ in range(2_500):
         runtime = Runtime()
-        message = reply(trained())
-        name, thing = rng.choice(list(get_all_nested_objects(message).items()))
-        runtime.post("asked", message, {name: spoil(thing.deflate(), rng)})
+        name, content = rng.choice(list(whole.items()))
+        assert content is not None
+        runtime.posts, runtime.objects = [("asked", tree)], whole | {name: spoil(content, rng)}
         try:
             opened(runtime)
             found["read"] += 1

@@ -1,11 +1,14 @@
 """The C++ engine gives what torch gives, whatever the network, the numbers and the threads."""
 
 import os
+import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +19,7 @@ from lidfl.data import load_dataset
 from lidfl.learning.client import LocalTraining, flushing_denormals, local_update, logits
 from lidfl.learning.engines import Jobs
 from lidfl.learning.models import cnn
-from lidfl.learning.native import NativeUnavailable, build, describe, is_available, native, native_logits
+from lidfl.learning.native import NativeUnavailable, build, describe, engine, is_available, native, native_logits
 from lidfl.learning.parameters import Network
 from lidfl.seeds import rng_for
 from tests.real_data import needs_femnist
@@ -362,6 +365,28 @@ class TestExtremes:
         with pytest.raises(NativeUnavailable, match="labels"):
             native(network, LocalTraining(1, 1, 0.1, 0.9), images, labels)
 
+    def test_labels_and_images_of_another_type_are_left_to_torch(
+        self, femnist_cnn: tuple[Network, Tensor, Tensor]
+    ) -> None:
+        network, images, labels = femnist_cnn
+        for pair in ((images, labels.int()), (images.double(), labels)):
+            with pytest.raises(NativeUnavailable, match="float32 images and integer labels"):
+                native(network, LocalTraining(1, 1, 0.1, 0.9), *pair)
+
+    def test_no_step_changes_nothing(self, femnist_cnn: tuple[Network, Tensor, Tensor]) -> None:
+        network, images, labels = femnist_cnn
+        engine = native(network, LocalTraining(0, 20, 0.1, 0.9), images, labels)
+        assert not engine(jobs_of(network, torch.zeros(2, 0, 20, dtype=torch.int64))).any()
+
+    def test_where_memory_is_short_it_says_so(
+        self, femnist_cnn: tuple[Network, Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        network, images, labels = femnist_cnn
+        monkeypatch.setattr(engine, "library", lambda: SimpleNamespace(lidfl_train=lambda *_: 1))
+        train = native(network, LocalTraining(1, 20, 0.1, 0.9), images, labels)
+        with pytest.raises(MemoryError, match="not enough memory to train"):
+            train(jobs_of(network, drawn_rows(100, 1, 1, 20)))
+
     def test_rows_that_are_not_there_are_refused(self, femnist_cnn: tuple[Network, Tensor, Tensor]) -> None:
         network, images, labels = femnist_cnn
         engine = native(network, LocalTraining(1, 1, 0.1, 0.9), images, labels)
@@ -408,6 +433,14 @@ class TestRecognition:
         shared = nn.Conv2d(1, 1, 3)
         assert describe(nn.Sequential(shared, shared, nn.Flatten(), nn.Linear(576, 2)), FEMNIST) is None
 
+    @needs_compiler
+    def test_a_model_that_the_engine_cannot_run_is_judged_by_torch_and_not_trained(self) -> None:
+        network, images = Network(seeded(UNSUPPORTED["stride"])), noise((8, *FEMNIST))
+        vector = network.initial()
+        assert torch.equal(native_logits(network)(vector, images), logits(network, vector, images))
+        with pytest.raises(NativeUnavailable, match="does not run this model"):
+            native(network, LocalTraining(1, 1, 0.1, 0.9), images, drawn_labels(8, 2))
+
     def test_images_of_another_size_have_no_plan(self) -> None:
         assert describe(cnn(FEMNIST, 62), (1, 32, 32)) is None
         assert describe(cnn(FEMNIST, 62), (3, 28, 28)) is None
@@ -434,6 +467,40 @@ class TestBuilding:
             build.library.__wrapped__()
         assert "\n" not in str(caught.value)
         assert not list(tmp_path.rglob("*.so"))
+
+    def test_where_there_is_no_compiler_at_all_it_names_those_that_would_do(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("CXX", raising=False)
+        monkeypatch.setattr(shutil, "which", lambda _: None)
+        monkeypatch.setattr(build, "library", build.library.__wrapped__)
+        assert not is_available()
+        with pytest.raises(NativeUnavailable, match=r"there is no c\+\+, g\+\+ or clang\+\+ here"):
+            build.library()
+
+    def test_of_what_a_compiler_says_the_first_error_is_the_reason(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        compiler = tmp_path / "compiler"
+        compiler.write_text(
+            '#!/bin/sh\n[ "$1" = --version ] && exit 0\nprintf "a word\\nx.cpp: error: no\\n" >&2\nexit 1\n'
+        )
+        compiler.chmod(0o755)
+        monkeypatch.setenv("CXX", str(compiler))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        with pytest.raises(NativeUnavailable, match=r"cannot be built: x\.cpp: error: no$"):
+            build.library.__wrapped__()
+
+    def test_where_the_system_does_not_list_its_processors_their_kind_decides(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(_: Path) -> str:
+            raise FileNotFoundError
+
+        monkeypatch.setattr(Path, "read_text", refuse)
+        monkeypatch.setattr(platform, "machine", lambda: "arm64")
+        monkeypatch.setattr(platform, "processor", lambda: "arm")
+        assert build._processor() == "arm64 arm"
 
     def test_a_cache_that_cannot_be_written_is_a_clear_reason(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,16 +3,17 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement, permutations, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.random import default_rng
+from numpy.typing import NDArray
 
 from lidfl.adversaries.vote_attacks import coordinated, none, random, vote_attack, worst
-from lidfl.methods.elections import election, honest_ballots, plurality, weakest_first
+from lidfl.methods.elections import election, honest_ballots, plurality, put_last, ranked, weakest_first
 from lidfl.protocol import first_choices
 from lidfl.types import Ballot, Losses, Position
 
@@ -110,8 +111,11 @@ def test_an_honest_voter_names_its_lowest_finite_loss(losses: list[float], ballo
 
 
 def losses_like(voters: int, candidates: int) -> st.SearchStrategy[Losses]:
-    loss = st.sampled_from([0.0, 0.5, 1.0, 2.0, INF])
-    row = st.lists(loss, min_size=candidates, max_size=candidates)
+    return table(st.sampled_from([0.0, 0.5, 1.0, 2.0, INF]), voters, candidates)
+
+
+def table(values: st.SearchStrategy[Any], voters: int, candidates: int) -> st.SearchStrategy[NDArray[Any]]:
+    row = st.lists(values, min_size=candidates, max_size=candidates)
     return st.lists(row, min_size=voters, max_size=voters).map(np.array)
 
 
@@ -328,3 +332,45 @@ def test_every_vote_attack_casts_one_valid_ballot_a_voter(
     assert all(len(ballot) <= 1 and set(ballot) <= set(range(candidates)) for ballot in ballots)
     assert (own == before[0]).all()
     assert (honest == before[1]).all()
+
+
+# Ranked ballots.
+
+
+def instant_runoff(ballots: Sequence[Ballot], ages: Sequence[int], seats: int) -> list[Position]:
+    """Brute force: every ballot counts for the first that it names of those standing, or for nobody."""
+    standing, gone = list(range(len(ages))), []
+    while len(standing) > seats:
+        named = [[choice for choice in ballot if choice in standing][:1] for ballot in ballots]
+        votes = Counter(choice for first in named for choice in first)
+        gone.append(min(standing, key=lambda position: (votes[position], -ages[position], position)))
+        standing.remove(gone[-1])
+    return gone
+
+
+@given(data=st.data(), candidates=st.integers(1, 5))
+@settings(max_examples=120)
+def test_ranked_ballots_that_end_early_count_for_nobody_once_all_that_they_name_are_gone(
+    data: st.DataObject, candidates: int
+) -> None:
+    ballot = st.lists(st.integers(0, candidates - 1), unique=True).map(tuple)
+    ballots, ages = data.draw(st.lists(ballot, max_size=9)), data.draw(ages_for(candidates))
+    seats = data.draw(st.integers(1, candidates))
+    assert ranked(ballots, ages, seats) == instant_runoff(ballots, ages, seats)
+
+
+@given(data=st.data(), voters=st.integers(1, 4), candidates=st.integers(1, 4))
+@settings(max_examples=120)
+def test_what_is_put_last_comes_after_all_else_that_is_known_in_its_own_order(
+    data: st.DataObject, voters: int, candidates: int
+) -> None:
+    numbers = st.sampled_from([-3.0, -0.5, 0.0, 0.25, 1.0, 7.0, INF])
+    losses = data.draw(table(numbers, voters, candidates))
+    last = data.draw(table(st.booleans(), voters, candidates))
+    for before, worse, after in zip(losses.tolist(), last.tolist(), put_last(losses, last).tolist(), strict=True):
+        known = [position for position in range(candidates) if before[position] < INF]
+        assert [after[position] for position in range(candidates) if not worse[position]] == [
+            before[position] for position in range(candidates) if not worse[position]
+        ]
+        assert sorted(known, key=after.__getitem__) == sorted(known, key=lambda p: (worse[p], before[p]))
+        assert {position for position, loss in enumerate(after) if loss < INF} == set(known)

@@ -402,3 +402,21 @@ def test_every_method_is_listed_with_its_options() -> None:
     assert listed.keys() == METHODS.keys()
     assert listed["ifca"][0] == "clusters=0, rule=fedavg"
     assert all(told.endswith(".") and len(told) < 120 for _, told in listed.values())
+
+
+@pytest.mark.parametrize("spec", ["fedgreed", "fltrust", "optfil", "zeno"])
+def test_a_rivals_round_in_which_nobody_answers_is_played_again_and_one_of_useless_answers_is_over(
+    spec: str,
+) -> None:
+    silent = play(spec, Line({}), 3, 2)
+    useless = play(spec, Line(dict.fromkeys(range(3), float("nan"))), 3, 2)
+    assert (silent.played, useless.played) == (False, True)
+    assert values(silent) == values(useless) == [0]
+    assert silent.record.rejected == {"missing": 3}
+    assert useless.record.rejected == {"not finite": 3}
+    assert silent.record.born == useless.record.born == ()
+
+
+def test_where_nobody_is_bad_optfil_finds_everyone_inside_and_outside() -> None:
+    inside, outside = inside_and_outside(torch.tensor([[0.0], [1.0], [5.0]]), honest=3)
+    assert inside.tolist() == outside.tolist() == [0, 1, 2]

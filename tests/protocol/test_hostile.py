@@ -45,8 +45,8 @@ def loss(model: Parameters) -> float:
     return float((model.double() - TARGET).norm())
 
 
-def ranking(models: torch.Tensor, ranks: int) -> Ballot:
-    return tuple(sorted(range(len(models)), key=lambda place: loss(models[place])))[:ranks]
+def ranking(models: torch.Tensor) -> Ballot:
+    return tuple(sorted(range(len(models)), key=lambda place: loss(models[place])))
 
 
 @dataclass
@@ -63,7 +63,8 @@ class Hostile:
             case Choose() | Vote():
                 if isinstance(request, Vote):
                     self.votes.append(request)
-                return [(client, self.ballot(client, request)) for client in request.voters]
+                best = ranking(request.models)
+                return [(client, self.ballot(client, best, request.ranks)) for client in request.voters]
             case Validate():
                 return [(client, self.verdict(client)) for client in request.voters]
             case ServerLosses():
@@ -93,12 +94,11 @@ class Hostile:
             return -models[parent].sign() * 3.4e38
         return torch.tensor(self.rng.choice(EXTREMES, DIM), dtype=torch.float32)
 
-    def ballot(self, client: Client, request: Choose | Vote) -> Ballot:
-        best = ranking(request.models, len(request.models))
+    def ballot(self, client: Client, best: Ballot, ranks: int) -> Ballot:
         if client in HONEST:
-            return best[: request.ranks]
-        kinds: list[Ballot] = [(), best[::-1][: request.ranks], best[: request.ranks]]
-        kinds.append(tuple(self.rng.permutation(len(best))[: request.ranks].tolist()))
+            return best[:ranks]
+        kinds: list[Ballot] = [(), best[::-1][:ranks], best[:ranks]]
+        kinds.append(tuple(self.rng.permutation(len(best))[:ranks].tolist()))
         return kinds[int(self.rng.integers(len(kinds)))]
 
     def verdict(self, client: Client) -> object:

@@ -11,7 +11,7 @@ from lidfl.methods.method import METHODS
 from lidfl.runs.loop import Progress
 from lidfl.runs.record import RecordWriter, RoundRecord
 from lidfl.runs.state import load_state, rounds_done_in
-from tests.command import lidfl, lines_without_times, start, wait_until
+from tests.command import lidfl_inside, lines_without_times, start, wait_until
 
 SETTINGS: list[str | int] = ["--rounds", 300, "--local-steps", 40, "--checkpoint-every", 7]
 SETTINGS += ["--attack", "lie", "--vote-attack", "random"]
@@ -26,7 +26,7 @@ def assert_same_run(first: Path, second: Path) -> None:
 def left_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run that nobody interrupts."""
     folder = tmp_path_factory.mktemp("alone")
-    lidfl("run", *SETTINGS, "--out", "alone", cwd=folder)
+    lidfl_inside("run", *SETTINGS, "--out", "alone", cwd=folder)
     return folder / "alone"
 
 
@@ -42,7 +42,7 @@ def test_killed_again_and_again_the_result_is_the_same_bit_for_bit(tmp_path: Pat
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=60)
         assert not (tmp_path / "killed" / "summary.json").exists(), "the run was to be killed before its end"
-    lidfl("run", *SETTINGS, "--out", "killed", "--resume", cwd=tmp_path)
+    lidfl_inside("run", *SETTINGS, "--out", "killed", "--resume", cwd=tmp_path)
     assert_same_run(left_alone, tmp_path / "killed")
 
 
@@ -58,7 +58,7 @@ def test_ctrl_c_saves_the_state_and_says_how_to_go_on(tmp_path: Path, left_alone
     assert "Traceback" not in err
     assert "lidfl run --config stopped/experiment.toml --resume" in out
     assert load_state(tmp_path / "stopped" / "checkpoint.safetensors").rounds_done >= 5
-    lidfl("run", "--config", "stopped/experiment.toml", "--resume", cwd=tmp_path)
+    lidfl_inside("run", "--config", "stopped/experiment.toml", "--resume", cwd=tmp_path)
     assert_same_run(left_alone, tmp_path / "stopped")
 
 

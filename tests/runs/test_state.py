@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -64,3 +66,27 @@ def test_a_state_is_read_whole_while_a_run_replaces_it(tmp_path: Path) -> None:
             writer.kill()
     assert {state.rounds_done for state in states} == {1, 2**20}
     assert all((state.models.parameters == state.rounds_done).all() for state in states)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (dict(next_id=-1), "its notes are damaged"),
+        (dict(ages=(0, 0.5)), "its notes are damaged"),
+        (dict(standing={0: ("a",)}), "its notes are damaged"),
+        (dict(parameters=torch.ones(2, 7, dtype=torch.int64)), "its models are damaged"),
+        (dict(parameters=torch.ones(2)), "its models are damaged"),
+        (dict(parameters=torch.ones(2, 0)), "its models are damaged"),
+        (dict(parameters=torch.ones(3, 7)), "its models are not as many as its notes say"),
+        (dict(ages=(0,)), "its models are not as many as its notes say"),
+        (dict(ids=(4, 4)), "its models are numbered twice"),
+        (dict(ids=(0, 9)), "its models are numbered twice"),  # the next to be born would be 9 too
+    ],
+)
+def test_a_state_whose_parts_contradict_each_other_is_refused_and_says_which(
+    tmp_path: Path, changed: dict[str, Any], reason: str
+) -> None:
+    state = some_state(5)
+    save_state(tmp_path / "state", replace(state, models=replace(state.models, **changed)))
+    with pytest.raises(LidflError, match=f"cannot read the list in .*: {reason}; return to an earlier state"):
+        load_state(tmp_path / "state")

@@ -1,11 +1,15 @@
 """A round in words, and the margin as far as a server can tell."""
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 from lidfl.adversaries.collusion import margin
 from lidfl.protocol import Birth, first_choices
 from lidfl.runs.record import RoundRecord
-from lidfl.runs.telling import estimate_margin, log_line
+from lidfl.runs.telling import estimate_margin, log_line, story
+from tests.records import round_record
 
 
 def test_the_estimate_never_promises_more_than_there_is_when_the_honest_agree() -> None:
@@ -53,3 +57,25 @@ def test_a_line_tells_votes_margin_who_was_late_and_what_was_rejected() -> None:
         "refused: 1 late, 8.0 s"
     )
     assert RoundRecord.from_json(record.to_json() | {"bytes": {}, "late": [3]}).late == (3,)
+
+
+ONE, MORE = Birth(5, (1, 3), (4,)), Birth(6, (1,), (2, 7))
+
+
+@pytest.mark.parametrize(
+    ("happened", "told"),
+    [
+        (dict(born=(ONE,), removed=(1,), margin=2), "client 4 trained model 5 from 1, 3; out: 1; margin 2"),
+        (dict(born=(MORE,), removed=()), "2 clients trained model 6 from 1"),
+        (dict(born=(ONE, MORE), removed=(1, 6)), "2 candidates, 5 to 6; out: 1, 6"),
+        (dict(born=(), removed=(3,)), "fewer clients, a shorter list; out: 3"),
+        (dict(born=(), removed=(), rejected={"missing": 2}), "no usable update, the list stays"),
+        (
+            dict(born=(ONE,), rejected={"missing": 2, "late": 1}),
+            "client 4 trained model 5 from 1, 3; 3 replies rejected",
+        ),
+    ],
+)
+def test_a_round_is_told_in_words(happened: dict[str, Any], told: str) -> None:
+    nothing: dict[str, Any] = dict(born=(), removed=(), votes={}, rejected={}, margin=None)
+    assert story(round_record(2, **nothing | happened)) == f"round 3: {told}"

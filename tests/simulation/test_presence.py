@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lidfl import Experiment
-from lidfl.simulation.cast import Cast
+from lidfl.simulation.cast import Cast, draw_audience
 from lidfl.simulation.presence import SPELL, Presence
 
 
@@ -51,3 +51,16 @@ def test_byzantine_clients_come_together_when_few_honest_ones_are_there() -> Non
 def test_who_is_there_depends_on_the_moment_alone() -> None:
     (one, _), (other, _) = presence(availability=0.5), presence(availability=0.5)
     assert [one.absent(9), one.absent(2)] == [other.absent(moment) for moment in (9, 2)]
+
+
+def test_results_are_averaged_over_all_clients_and_of_a_great_many_over_a_sample_that_is_the_same_each_time() -> (
+    None
+):
+    assert draw_audience(Experiment(num_clients=10_000)).tolist() == [*range(10_000)]
+    many = Experiment(num_clients=20_000, partition="drawn", seed=3)
+    sample = draw_audience(many)
+    assert len(set(sample.tolist())) == 10_000
+    assert sample.tolist() == sorted(sample.tolist()) == draw_audience(many).tolist()
+    # Every second client on average: the mean of the sample is within five of its deviations, 20,000/√(12·20,000).
+    assert abs(sample.mean() - 9_999.5) < 5 * 20_000 / (12 * 20_000) ** 0.5
+    assert sample.tolist() != draw_audience(many.with_settings(seed=4)).tolist()

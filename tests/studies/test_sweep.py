@@ -15,7 +15,7 @@ from lidfl import Experiment, LidflError, run
 from lidfl.runs.loop import Progress
 from lidfl.studies.running import estimate, run_all
 from lidfl.studies.sweep import Sweep, directory_name, read_sweep
-from tests.command import heed_ctrl_c, lidfl, lines_without_times, wait_until
+from tests.command import heed_ctrl_c, lidfl, lidfl_inside, lines_without_times, wait_until
 
 FILE = """
 rounds = 6
@@ -152,7 +152,7 @@ def test_ctrl_c_stops_all_workers_and_the_next_call_goes_on(tmp_path: Path) -> N
         time.sleep(0.1)
     else:
         pytest.fail("a worker was left behind")
-    lidfl("sweep", "small.toml", cwd=tmp_path)
+    lidfl_inside("sweep", "small.toml", cwd=tmp_path)
     finished = list(tmp_path.glob("runs/small/*/summary.json"))
     assert len(finished) == 3
     alone = read_sweep(tmp_path / "small.toml").runs[0].with_settings(out=str(tmp_path / "alone"))
@@ -163,7 +163,7 @@ def test_ctrl_c_stops_all_workers_and_the_next_call_goes_on(tmp_path: Path) -> N
 
 def test_a_failing_run_is_listed_and_the_others_go_on(tmp_path: Path) -> None:
     written(tmp_path, "rounds = 2\nnum_clients = [10, 100000, 12]")
-    out, err = lidfl("sweep", "small.toml", "--workers", 2, cwd=tmp_path, expect=2)
+    out, err = lidfl_inside("sweep", "small.toml", "--workers", 2, cwd=tmp_path, expect=2)
     assert "1 of 3 runs failed; the next call tries them again" in err
     assert "100000" in out
     assert len(list((tmp_path / "runs" / "small").rglob("summary.json"))) == 2
@@ -185,7 +185,7 @@ def test_a_killed_worker_is_one_clear_line_and_the_next_call_goes_on(tmp_path: P
 
 def test_a_dry_run_counts_and_estimates_and_writes_nothing(tmp_path: Path) -> None:
     written(tmp_path)
-    out, _ = lidfl("sweep", "small.toml", "--dry-run", cwd=tmp_path)
+    out, _ = lidfl_inside("sweep", "small.toml", "--dry-run", cwd=tmp_path)
     assert "12 runs, 12 to do" in out
     assert "lidfl+rknn" in out
     assert not (tmp_path / "runs").exists()
@@ -196,9 +196,9 @@ def test_a_dry_run_counts_and_estimates_and_writes_nothing(tmp_path: Path) -> No
 
 def test_the_table_of_a_sweep_is_the_mean_and_deviation_over_its_seeds(tmp_path: Path) -> None:
     written(tmp_path, "rounds = 4\nlocal_steps = 2\nseed = [1, 2]\nattack = ['none', 'gauss']")
-    lidfl("sweep", "small.toml", cwd=tmp_path)
+    lidfl_inside("sweep", "small.toml", cwd=tmp_path)
     summaries = [json.loads(p.read_text()) for p in (tmp_path / "runs").rglob("summary.json")]
-    out, _ = lidfl("table", "runs/small", "--format", "csv", cwd=tmp_path)
+    out, _ = lidfl_inside("table", "runs/small", "--format", "csv", cwd=tmp_path)
     rows = {cells[1]: cells for cells in (line.split(",") for line in out.splitlines()[1:])}
     for attack in ("none", "gauss"):
         values = [s["deployed_accuracy"] for s in summaries if s["experiment"]["attack"] == attack]

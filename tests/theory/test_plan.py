@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lidfl.errors import LidflError
 from lidfl.settings.experiment import Experiment
 from lidfl.theory import Question, as_dict, plan
-from tests.command import lidfl
+from tests.command import lidfl_inside
 
 
 def test_plan_counts_clients_as_an_experiment_does() -> None:
@@ -85,13 +85,13 @@ def test_a_chance_too_small_for_a_float_is_not_called_zero() -> None:
 
 
 def test_plan_speaks_to_people_and_to_programs(tmp_path: Path) -> None:
-    text, _ = lidfl("plan", "--clients", 35, "--honest", 14, cwd=tmp_path)
+    text, _ = lidfl_inside("plan", "--clients", 35, "--honest", 14, cwd=tmp_path)
     for words in ("a list of 2 models", "The quota holds", "Hoeffding", "--eta (default)", "E[f − f*]"):
         assert words in text
-    written, _ = lidfl("plan", "--clients", 35, "--honest-fraction", 0.2, "--json", cwd=tmp_path)
+    written, _ = lidfl_inside("plan", "--clients", 35, "--honest-fraction", 0.2, "--json", cwd=tmp_path)
     figures = json.loads(written)["figures"]
     assert (figures["list_size"]["value"], figures["margin"]["value"]) == (5, 1)
-    _, error = lidfl("plan", "--clients", 35, cwd=tmp_path, expect=2)
+    _, error = lidfl_inside("plan", "--clients", 35, cwd=tmp_path, expect=2)
     assert error.startswith("lidfl: give either --honest")
 
 

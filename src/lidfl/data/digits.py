@@ -1,5 +1,6 @@
 """Handwritten digits that come with scikit-learn: no file and no network needed."""
 
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,8 +21,12 @@ def digits() -> Dataset:
     return Dataset(scaled[:, np.newaxis], labels.astype(np.int64), 10, "pixel")
 
 
+@lru_cache(maxsize=1)
 def _read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Images and classes, straight from the file: scikit-learn itself takes a second or two to import."""
+    """Images and classes, straight from the file: scikit-learn itself takes a second or two to import.
+
+    They are read once a process, and nobody is handed them as they are: a sweep plays many runs on them.
+    """
     spec = find_spec("sklearn")
     folder = Path(spec.origin).parent if spec and spec.origin else Path()
     if (folder / FILE).exists():

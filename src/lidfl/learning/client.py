@@ -101,12 +101,19 @@ def local_update(
             gradients = torch.autograd.grad(loss, weights, materialize_grads=True)
             with torch.no_grad():
                 gradients = pull.added(gradients, weights, network) if pull else gradients
-                for weight, velocity, gradient in zip(weights, velocities, gradients, strict=True):
-                    velocity.mul_(training.momentum).add_(gradient)
-                    weight.sub_(velocity, alpha=training.learning_rate)
+                _step(weights, velocities, gradients, training)
             if not all(weight.isfinite().all() for weight in weights):
                 break  # it stays so, and nobody takes such an update
     return network.flatten(tensors) - start
+
+
+def _step(
+    weights: Sequence[Tensor], velocities: Sequence[Tensor], gradients: Sequence[Tensor], training: LocalTraining
+) -> None:
+    """One step of gradient descent with momentum, in place."""
+    for weight, velocity, gradient in zip(weights, velocities, gradients, strict=True):
+        velocity.mul_(training.momentum).add_(gradient)
+        weight.sub_(velocity, alpha=training.learning_rate)
 
 
 def _own_copy(part: Tensor) -> Tensor:
