@@ -16,7 +16,7 @@ from lidfl.types import Client
 def fedgreed(
     models: ModelList, round_index: int, clients: Sequence[Client], _rng: np.random.Generator, _rules: Rules
 ) -> Round:
-    """FedGreed: the mean of the models best on the server's images, as many as lower its loss (2025).
+    """FedGreed: the mean of the models best on the server's images, while its loss falls (Kritharakis et al. 2025).
 
     In order of f_S(w + uᵢ): a ← w₍₁₎, then t = ((j − 1)/j) a + w₍ⱼ₎/j, and a ← t while f_S(t) < f_S(a); the first
     that does not help ends it. How the paper stops could not be read in full: that part is our reading.

@@ -30,7 +30,7 @@ Rows = NDArray[np.int64]
 def optfil(
     models: ModelList, round_index: int, clients: Sequence[Client], _rng: np.random.Generator, rules: Rules
 ) -> Round:
-    """OptFil: the mean inside the tightest ball or the one outside, whichever more clients like (2023).
+    """OptFil: the mean inside the tightest ball or the one outside, by a vote (arXiv 2312.12835).
 
     Of n updates s = ⌊(1 − β)n⌋ are honest. Inside is the mean of the s updates around the one whose s-th neighbour
     is nearest, outside the mean of all that a ball of n − s such updates leaves out; all clients vote which of the
