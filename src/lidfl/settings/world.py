@@ -22,6 +22,7 @@ from lidfl.learning.parameters import Network
 from lidfl.plugins import in_a_line
 from lidfl.protocol import Canonical
 from lidfl.seeds import rng_for, seed_for
+from lidfl.settings.answers import checked_measure
 from lidfl.settings.experiment import Experiment
 from lidfl.types import Client, Parameters
 
@@ -90,7 +91,8 @@ def looks_up(module: torch.nn.Module) -> bool:
 
 def measure_of(experiment: Experiment, num_classes: int) -> Measure:
     """What clients judge an image by."""
-    return partial(judge.resolve(experiment.judge), num_classes=num_classes)
+    rule = judge.resolve(experiment.judge)
+    return checked_measure(rule.name, partial(rule, num_classes=num_classes))
 
 
 def canonical_form(experiment: Experiment, network: Network, first: Parameters) -> Canonical | None:

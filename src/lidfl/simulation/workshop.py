@@ -17,6 +17,7 @@ from lidfl.learning.engines import ENGINES, Engine, Jobs, candidate_engines, fas
 from lidfl.learning.native import NativeUnavailable
 from lidfl.learning.parameters import Network
 from lidfl.seeds import rng_for, seed_for
+from lidfl.settings.answers import as_labels, as_poisoned, refusal
 from lidfl.settings.experiment import Experiment
 from lidfl.simulation.cast import Cast
 from lidfl.types import Client, Models, Position
@@ -93,7 +94,7 @@ class Workshop:
         if isinstance(made, Poison):
             self.send = made.send
             made = made.images, made.labels
-        images, labels = made if isinstance(made, tuple) else (shards.images, made)
+        images, labels = self._poisoned(made)
         images = torch.where(theirs[:, None, None, None], images, shards.images)
         return images, torch.where(theirs, labels, shards.labels)
 
@@ -106,6 +107,18 @@ class Workshop:
                     f"option '{name}' of attack '{self.attack.name}' must be a class of the data, from 0 to "
                     f"{classes - 1}, not {getattr(trigger, name)}"
                 )
+
+    def _poisoned(self, made: object) -> tuple[Tensor, Tensor]:
+        """What an attack on data gives: images and labels, or labels alone."""
+        shards, name = self.data.train, self.attack.name
+        wanted = f"images of shape {tuple(shards.images.shape)}, or labels alone"
+        if not isinstance(made, tuple):
+            return shards.images, as_labels(name, made, shards.labels, self.data.num_classes)
+        if len(made) != 2:
+            raise refusal("attack", name, made, "images and labels, or labels alone")
+        images, labels = made
+        whole = as_poisoned(name, images, shards.images, wanted)
+        return whole, as_labels(name, labels, shards.labels, self.data.num_classes)
 
     def _ranked(self, owners: NDArray[np.int64]) -> NDArray[np.int64]:
         """The place of each owner among Byzantine clients, so that colluders can deal work to each other."""
