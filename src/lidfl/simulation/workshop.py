@@ -13,7 +13,7 @@ from lidfl.adversaries.backdoors import Poison, Send, trigger_of
 from lidfl.data.shards import DrawnShards, FederatedData
 from lidfl.errors import LidflError
 from lidfl.learning.client import LocalTraining, Pull, draw_batches
-from lidfl.learning.engines import ENGINES, Engine, Jobs, candidate_engines, fastest_engine
+from lidfl.learning.engines import COMPILED, ENGINES, Engine, Jobs, candidate_engines, engines_here, fastest_engine
 from lidfl.learning.native import NativeUnavailable
 from lidfl.learning.parameters import Network
 from lidfl.seeds import rng_for, seed_for
@@ -128,12 +128,13 @@ class Workshop:
 
     def _engine_name(self) -> str:
         """The engine that was asked for, if it can train the model, or the fastest that can."""
-        names = candidate_engines(self.network, self.images)
         asked = self.experiment.engine
         if asked == "auto":
+            names = engines_here(self.network, self.images)
             sure = names[0] if names[0] in SURE else None
             known = BUILT_IN_ENGINES.get(self.experiment.model.partition(":")[0], sure)
             return known or fastest_engine(self._build_engine, names, self._trial_jobs())
+        names = candidate_engines(self.network, self.images)
         if asked not in {*names, "loop"}:
             raise LidflError(
                 f"engine '{asked}' cannot train model '{self.experiment.model}' here; choose {names[0]}"
@@ -144,7 +145,7 @@ class Workshop:
         try:
             return ENGINES[name](self.network, self.work, self.images, self.labels)
         except NativeUnavailable as reason:
-            raise LidflError(f'{reason}; set engine="loop"') from None
+            raise LidflError(f'{reason}; set engine="{COMPILED[name]}"') from None
 
     def _trial_jobs(self) -> Jobs:
         """A few steps of a few clients, to try engines with."""
