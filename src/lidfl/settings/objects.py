@@ -38,6 +38,9 @@ def name_of(setting: str, value: Any) -> str:
     if known:
         return known[0]
     if _is_a(value, "nn.Module"):
+        from lidfl.learning.parameters import refuse_lazy  # which loads torch; here it is loaded
+
+        refuse_lazy(value)
         return _keep(registry, qualified_name(type(value)), content_of(value), partial(deepcopy, value))
     if callable(value) and not _is_a(value, "utils.data.Dataset"):
         return importable_name(value) if setting == "model" else _keep_function(setting, value)
