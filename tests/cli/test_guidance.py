@@ -4,13 +4,17 @@ import json
 import shlex
 import subprocess
 from dataclasses import fields
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import lidfl as package
 from lidfl.cli.main import COMMANDS, command_class, parse
+from lidfl.cli.registered import REGISTRIES, table_of
+from lidfl.registry import Registry
 from tests.command import lidfl_here
 
 PRINTS_NO_TABLE = {"report", "server", "node", "init-flower", "completion"}
@@ -55,6 +59,22 @@ def test_after_a_stop_the_guide_leads_back_into_the_run(tmp_path: Path, capsys: 
     resume, *_ = suggested(said(capsys))
     said(capsys, *shlex.split(resume)[1:])
     assert (tmp_path / "runs" / "cut-2024" / "summary.json").exists()
+
+
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
+@pytest.mark.parametrize("width", [80, 160])
+def test_in_a_list_there_is_room_to_say_what_things_are(registry: Registry[Any], width: int) -> None:
+    console = Console(width=width, file=StringIO(), color_system=None)
+    console.print(table_of(registry, width))
+    assert isinstance(console.file, StringIO)
+    head = next(line for line in console.file.getvalue().splitlines() if "what it is" in line)
+    assert len(head) == width
+    assert len(head) - head.index("what it is") >= 0.4 * width
+
+
+def test_the_help_of_pick_names_every_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    help_text = said(capsys, "pick", "--help")
+    assert not [name for name in ("best", "average", "soup", "tuned", "alike", "joined") if name not in help_text]
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:

@@ -277,6 +277,24 @@ def test_a_table_with_a_fault_is_refused(tmp_path: Path, lines: list[list[str]],
     assert message in refusal(f"table:{write_csv(tmp_path / 'mine.csv', lines)}")
 
 
+@pytest.mark.parametrize(
+    ("first", "cautions"),
+    [
+        (["5.1", "red", "0.4", "a"], 1),
+        (["age", "colour", "size", "kind"], 0),
+        (["0", "1", "2", "3"], 0),
+        (["2024", "colour", "size", "kind"], 0),
+    ],
+    ids=["data", "names", "counted", "one number"],
+)
+def test_a_table_whose_first_line_looks_like_data_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, first: list[str], cautions: int
+) -> None:
+    loaded(f"table:{write_csv(tmp_path / 'mine.csv', [first, *LINES[1:]])}")
+    told = [record.getMessage() for record in caplog.records]
+    assert ["its first line looks like data" in line for line in told] == [True] * cautions
+
+
 def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     write_csv(tmp_path / "mine.csv")
     assert "has no column 'sort', but age, colour, size, kind" in refusal(

@@ -24,6 +24,7 @@ from lidfl.learning.client import (
 )
 from lidfl.learning.engines import ENGINES, Jobs, candidate_engines, fastest_engine, logits_for
 from lidfl.learning.models import build_model
+from lidfl.learning.native.build import library
 from lidfl.learning.parameters import Network
 from lidfl.simulation.simulator import Simulator
 
@@ -181,6 +182,29 @@ def test_a_model_is_judged_the_same_however_its_logits_are_computed(module: str)
     fast, plain = logits_for(network, "auto", IMAGES)(vector, IMAGES), logits(network, vector, IMAGES)
     torch.testing.assert_close(image_losses(fast, LABELS), image_losses(plain, LABELS))
     assert torch.equal(image_hits(fast, LABELS), image_hits(plain, LABELS))
+
+
+@pytest.fixture
+def without_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As on a machine whose compiler fails, with nothing compiled yet."""
+    monkeypatch.setenv("CXX", "false")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    library.cache_clear()
+    yield
+    library.cache_clear()
+
+
+@pytest.mark.usefixtures("without_compiler")
+@pytest.mark.parametrize("engine", ["native", "auto", "loop"])
+def test_without_a_compiler_one_line_says_what_is_so(engine: str, caplog: pytest.LogCaptureFixture) -> None:
+    experiment = Experiment(model="cnn", engine=engine, num_clients=4)
+    with caplog.at_level("INFO"):
+        if engine == "native":
+            with pytest.raises(LidflError, match=r'cannot be built: .*; set engine="loop"$'):
+                Simulator.of(experiment)
+        else:
+            assert Simulator.of(experiment).engine_name == "loop"
+    assert caplog.text.count("C++") == caplog.text.count("engine loop is taken") == (engine == "auto")
 
 
 def test_an_engine_that_cannot_train_the_model_is_refused() -> None:

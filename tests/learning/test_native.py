@@ -510,6 +510,24 @@ class TestBuilding:
         with pytest.raises(NativeUnavailable):
             build.library.__wrapped__()
 
+    def test_a_compiled_file_that_was_cut_short_is_built_anew(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        compiler, runs = tmp_path / "compiler", tmp_path / "runs"
+        compiler.write_text(
+            f'#!/bin/sh\nfor last; do :; done\n[ "$1" = --version ] || echo ran | tee -a {runs} > "$last"\n'
+        )
+        compiler.chmod(0o755)
+        monkeypatch.setenv("CXX", str(compiler))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        built = build.built()
+        assert build.built() == built
+        assert runs.read_text() == "ran\n"
+        for damaged in (b"ra", b"", b"man\n"):
+            built.write_bytes(damaged)
+            assert build.built().read_bytes() == b"ran\n"
+        assert runs.read_text() == 4 * "ran\n"
+
     @needs_compiler
     def test_two_processes_may_build_at_once(self, tmp_path: Path) -> None:
         command = [sys.executable, "-c", "from lidfl.learning.native import is_available; assert is_available()"]

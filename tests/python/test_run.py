@@ -125,6 +125,52 @@ def test_the_report_says_who_ended_a_run_and_how_to_repeat_one_with_objects(tmp_
     assert command == ("In Python, with the same objects:", "lidfl.run(Experiment(attack=…, …))")
 
 
+class Place:
+    """A path that is not of pathlib."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+def test_a_place_may_be_any_path(tmp_path: Path) -> None:
+    assert Experiment(out=tmp_path / "run") == Experiment(out=str(tmp_path / "run"))  # type: ignore[arg-type]
+    assert Experiment(out=Place(tmp_path)).out == str(tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (dict(experiment=None), "experiment must be a lidfl.Experiment, not None; write lidfl.run(Experiment(…))"),
+        (dict(experiment={"rounds": 3}), "not a dict; write lidfl.run(Experiment(**settings))"),
+        (dict(callbacks=3), "callbacks must be functions that take a lidfl.Progress, not 3"),
+        (dict(callbacks=[print, "stop"]), "callbacks must be functions that take a lidfl.Progress, not 'stop'"),
+        (dict(callbacks=lambda: None), "callbacks: <lambda> cannot be called with one argument"),
+        (dict(observe=lambda progress, more: None), "observe: <lambda> cannot be called with one argument"),
+        (dict(observe=0), "observe must be functions"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is_written(
+    arguments: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    experiment = Experiment(out=str(tmp_path / "run"), **FEW)
+    with pytest.raises(LidflError) as error:
+        lidfl.run(**{"experiment": experiment, **arguments})
+    assert told in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_names_no_run_and_what_is_no_data_is_refused_in_one_line(done: Run) -> None:
+    with pytest.raises(LidflError, match='a run is named by its directory, such as "runs/first", not by 3'):
+        Run(3)  # type: ignore[arg-type]
+    with pytest.raises(LidflError, match="x is text; make it an array of numbers"):
+        done.pick("a", "b")
+    with pytest.raises(LidflError):
+        done.pick(1.0, 2)
+
+
 def test_nothing_is_shown_where_nobody_looks_unless_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from lidfl.protocol import Birth
 from lidfl.report.figures.accuracy import accuracy_figure
 from lidfl.report.figures.base import accuracy_top, every, log_ticks
-from lidfl.report.figures.breakdown import breakdown_figure, breakdown_rows, labels
+from lidfl.report.figures.breakdown import LONGEST_LINE, breakdown_figure, breakdown_rows, in_lines, labels
 from lidfl.report.figures.clients import deployed_figure, partition_figure
 from lidfl.report.figures.curves import curves_figure
 from lidfl.report.figures.heat_map import heat_map_figure
@@ -199,6 +199,9 @@ def test_a_dot_ends_the_curve_of_a_shorter_run_and_is_all_of_one_tested_once() -
     assert layer["mark"] == {"type": "circle", "size": 45, "opacity": 1}
     assert [(row["method"], row["round"], row["mean"]) for row in rows if row["ends"]] == [("fedavg", 4, 0.2)]
     assert "A dot is the end of runs with fewer rounds than others." in figure.caption
+    (scene,) = scenes([*SWEEP[:2], played("fedavg", 1, 0.2, curve=[(10, 0.2)], attack="lie")])
+    rows = curves_figure(scene, scene.methods).panels[0].chart.to_dict()["data"]["values"]
+    assert [(row["method"], row["round"]) for row in rows if row["ends"]] == [("fedavg", 10)]
 
 
 def test_a_sweep_in_words() -> None:
@@ -263,6 +266,23 @@ def test_names_at_the_ends_of_lines_do_not_cover_each_other_and_stay_on_the_char
     assert ordered[0] == 0.0
     assert max(ordered) <= 1.0
     assert min(high - low for low, high in pairwise(ordered)) >= 0.055 - 1e-9
+
+
+def test_a_long_name_is_cut_into_lines_that_a_phone_has_room_for() -> None:
+    assert in_lines("fedavg", 3) == ["fedavg"]
+    assert in_lines("lidfl-ranked coordinated", 2) == ["lidfl-ranked", "coordinated"]
+    assert in_lines("lidfl-ranked coordinated", 1) == ["lidfl-ranked…"]
+    assert in_lines("lidfl+rknn+average nnm|krum", 3) == ["lidfl+rknn+", "average nnm|", "krum"]
+    assert in_lines("a" * 30, 3) == ["a" * (LONGEST_LINE - 1) + "…"]
+
+
+def test_names_of_several_lines_do_not_cover_each_other() -> None:
+    names = ["lidfl-ranked coordinated", "lidfl-ranked random", "oracle", "lidfl-ranked worst"]
+    placed = labels([{"method": name, "fraction": 0.8, "mean": 0.6} for name in names], 0.7)
+    assert [row["name"].count("\n") for row in placed] == [1, 1, 0, 1]
+    blocks = [(row["at"], row["at"] - 0.045 * 0.7 * row["name"].count("\n")) for row in placed]
+    assert blocks[-1][0] <= 0.7 + 1e-9
+    assert all(upper[1] - lower[0] >= 0.055 * 0.7 - 1e-9 for lower, upper in pairwise(blocks))
 
 
 def test_no_two_methods_share_colour_and_dash_and_the_first_seven_share_neither() -> None:

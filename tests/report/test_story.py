@@ -47,6 +47,19 @@ def test_of_too_many_methods_the_best_are_drawn_and_the_table_has_all() -> None:
     assert len(table.grid.rows) == 30
 
 
+def test_runs_that_were_tested_at_their_end_alone_have_no_curves_and_one_sentence_says_so() -> None:
+    once = [played(method, 1, 0.5, curve=[(10, 0.5)]) for method in ("lidfl", "fedavg")]
+    page = sweep_page("once", once)
+    assert [figure.name for figure in page.figures] == ["heatmap"]
+    assert page.notices == ["The runs were tested at their end alone, so there is no accuracy over rounds to draw."]
+    mixed = sweep_page("mixed", [*once, played("lidfl", 1, 0.5, byzantine_fraction=0.8)])
+    assert [figure.name for figure in mixed.figures] == ["breakdown", "heatmap-1", "curves-2", "heatmap-2"]
+    title = mixed.scenes[0]
+    assert mixed.notices == [
+        f"The runs of {title} were tested at their end alone, so there is no accuracy over rounds to draw."
+    ]
+
+
 def test_a_folder_of_runs_counts_what_is_unfinished(tmp_path: Path) -> None:
     summary = {"test_accuracy": 0.7, "deployed_accuracy": 0.8}
     put_run(tmp_path / "runs" / "a", GOOD_LINE, summary=summary)

@@ -41,6 +41,27 @@ class Pairs(Dataset[Any]):
         return torch.from_numpy(X[place]), int(Y[place])
 
 
+class Odd(Pairs):
+    """A data set that is wrong in one way or another."""
+
+    def __init__(self, item: Any = None, length: Any = 3) -> None:
+        self.item, self.length = item, length
+
+    def __len__(self) -> int:
+        if self.length is None:
+            raise NotImplementedError
+        return int(self.length)
+
+    def __getitem__(self, place: int) -> Any:
+        return self.item(place)
+
+
+class Broken(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        yield X[0], 1
+        raise OSError("the disk is gone")
+
+
 class Stream(IterableDataset[Any]):
     def __iter__(self) -> Any:
         return iter(zip(X, Y, strict=True))
@@ -182,6 +203,13 @@ def test_objects_are_found_and_never_listed() -> None:
         (dict(dataset=(X.astype(object), Y)), "x is an array of object; make it one of numbers"),
         (dict(dataset=[(X, Y), (X[:, :2], Y)]), "client 1 has float32 of (1, 1, 2), client 0 has"),
         (dict(dataset=TensorDataset(torch.zeros(4, 2))), "must give pairs of an input and its class"),
+        (dict(dataset=Odd(lambda place: {}[place])), "item 0 of a torch Dataset cannot be read: KeyError: 0"),
+        (dict(dataset=Odd(lambda place: (torch.zeros(place), 0))), "item 0 has (0,), item 1 has (1,)"),
+        (dict(dataset=Odd(lambda place: (X[0], "cat"))), "item 0 of a torch Dataset has a str for its class"),
+        (dict(dataset=Odd(length=None)), "must have a length, or be an IterableDataset: NotImplementedError"),
+        (dict(dataset=Broken()), "a torch Dataset cannot be read: OSError: the disk is gone"),
+        (dict(dataset=(["a", "b"], [0, 1])), "x is text; make it an array of numbers"),
+        (dict(out=3), "out must be str, not 3"),
     ],
 )
 def test_what_is_no_data_no_model_and_no_attack_is_refused_in_one_line(settings: dict[str, Any], told: str) -> None:

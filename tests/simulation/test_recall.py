@@ -64,6 +64,20 @@ def test_a_line_says_what_accuracy_hides_and_equal_classes_need_none() -> None:
     assert classes_in_words({"deployed_accuracy": 0.9}) is None, "an earlier version did not count"
 
 
+def test_a_class_that_no_honest_client_can_test_is_counted_and_said(tmp_path: Path) -> None:
+    rng, labels = np.random.default_rng(3), np.arange(400) % 3
+    labels[labels == 2] = np.where(np.arange(len(labels[labels == 2])) < 2, 2, 0)  # two images of the last class
+    np.savez(tmp_path / "few.npz", x=rng.normal(size=(400, 1, 3, 3)).astype(np.float32), y=labels + (labels == 2))
+    summary = run(Experiment(dataset=f"npz:{tmp_path}/few.npz", rounds=2, seed=1, out=str(tmp_path / "run")))
+    assert summary["classes"] == 3, "there is no class 2"
+    assert summary["untested_classes"] == [3]
+    assert "class 3 is in the data and in no honest client's test images" in (classes_in_words(summary) or "")
+    many = {"untested_classes": list(range(7))}
+    assert classes_in_words(many) == (
+        "7 classes (0, 1, 2, 3, 4, …) are in the data and in no honest client's test images"
+    )
+
+
 def test_tables_show_balanced_accuracy_and_the_lowest_recall_where_classes_are_unequal() -> None:
     grid = tabulate([(Experiment(), SUMMARY)], "method", "attack")
     assert as_markdown(grid).splitlines()[::2] == [

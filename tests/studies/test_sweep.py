@@ -15,7 +15,7 @@ from lidfl import Experiment, LidflError, run
 from lidfl.runs.loop import Progress
 from lidfl.studies.running import estimate, run_all
 from lidfl.studies.sweep import Sweep, directory_name, read_sweep
-from tests.command import heed_ctrl_c, lidfl, lidfl_inside, lines_without_times, wait_until
+from tests.command import heed_ctrl_c, lidfl, lidfl_here, lidfl_inside, lines_without_times, wait_until
 
 FILE = """
 rounds = 6
@@ -50,6 +50,17 @@ def test_every_combination_of_the_lists_is_a_run(tmp_path: Path) -> None:
     ]
     baseline = [("baseline", "fedavg", attack, seed, 4) for attack in ("sign_flip", "lie") for seed in (1, 2)]
     assert found == lists + baseline
+
+
+def test_strict_refuses_before_anything_runs_what_would_only_be_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, 'rounds = 1\nmethod = ["fedavg", "trimmed_mean"]\nbyzantine_fraction = 0.6')
+    assert lidfl_here("sweep", "small.toml", "--strict") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("(refused by --strict)")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_file_without_groups_is_one_group_named_after_it(tmp_path: Path) -> None:

@@ -43,6 +43,11 @@ def test_latex_by_hand() -> None:
     ]
 
 
+def test_latex_writes_the_signs_of_a_method_as_they_are() -> None:
+    runs = [(Experiment(method="nnm|krum"), {"deployed_accuracy": 0.5})]
+    assert "nnm$|$krum & " in as_latex(tabulate(runs, "method", "attack"))
+
+
 def test_csv_counts_the_runs_of_each_cell() -> None:
     lines = as_csv(grid()).splitlines()
     assert lines[0] == "method,column,mean,std,runs"

@@ -29,7 +29,7 @@ class Pick:
     app: Path | None = None
     """The Flower app whose run this is: judge with the data of its node --client."""
     deploy: str | None = None
-    """What to make of the list (default: as the run says): best, average, soup, tuned, joined."""
+    """What to make of the list (default: as the run says): best, average, soup, tuned, alike, joined."""
     out: Path | None = None
     """File to write the chosen model to (default: in the run directory)."""
     json: bool = False

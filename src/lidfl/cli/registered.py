@@ -53,11 +53,20 @@ class ListRegistered:
             return
         console = Console()
         for registry in REGISTRIES:
-            table = Table("name", "options", "what it is", title=registry.kind, title_justify="left", expand=True)
-            table.columns[2].ratio = 1
-            for row in registry.describe():
-                table.add_row(*row)
-            console.print(table)
+            console.print(table_of(registry, console.width))
+
+
+def table_of(registry: Registry[Any], width: int) -> Table:
+    """Everything of one kind. However many options there are, half the width is left to say what they belong to."""
+    described = registry.describe()
+    longest = max((len(name) for name, _, _ in described), default=0)
+    table = Table("name", "options", "what it is", title=registry.kind, title_justify="left", expand=True)
+    table.columns[0].no_wrap = True
+    table.columns[1].max_width = max(16, (width - longest) // 3)
+    table.columns[2].ratio = 1
+    for row in described:
+        table.add_row(*row)
+    return table
 
 
 def as_dicts(registry: Registry[Any]) -> list[dict[str, Any]]:

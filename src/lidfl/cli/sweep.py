@@ -15,6 +15,7 @@ from lidfl.cli.display import saying_how_to_go_on, watch
 from lidfl.cli.flags import PluginFlag
 from lidfl.cli.output import write_json
 from lidfl.errors import LidflError
+from lidfl.settings.checks import refuse_cautions
 
 if TYPE_CHECKING:
     from lidfl.studies.running import Estimate
@@ -40,6 +41,8 @@ class SweepRuns:
     """Address of the cluster (default: one that is started here)."""
     plugin: PluginFlag = ()
     """A file of your own attacks, rules or models, which every run loads first; may be given again."""
+    strict: bool = False
+    """Refuse what would only be warned of, such as a rule beyond its range."""
     dry_run: bool = False
     """Only say how many runs there are and how long they will take."""
     json: bool = False
@@ -54,6 +57,9 @@ class SweepRuns:
         if self.json and not self.dry_run:
             raise LidflError("--json goes with --dry-run; for results use lidfl table --json")
         console, sweep = Console(stderr=self.json), read_sweep(self.file, self.out, plugin=self.plugin)
+        if self.strict:
+            for experiment in sweep.runs:
+                refuse_cautions(experiment)
         waiting = len(sweep.waiting)
         console.print(f"{sweep.name}: {len(sweep.runs)} runs, {waiting} to do, in {sweep.out}", highlight=False)
         from lidfl.studies.running import cluster, estimate, run_all

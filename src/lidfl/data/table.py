@@ -1,6 +1,7 @@
 """Anyone's own table: a CSV or Parquet file with one column to predict."""
 
 import csv
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from lidfl.data.base import DATA_VARIABLE, Dataset, caution_about_classes, dataset, locate, refuse_bomb
 from lidfl.errors import LidflError
+
+log = logging.getLogger(__name__)
 
 Columns: TypeAlias = dict[str, list[Any]]
 """Values by the name of their column, in order."""
@@ -64,7 +67,19 @@ def _read_csv(file: Path) -> Columns:
         if len(line) != len(names):
             wrong = f"row {number} of {file} has {len(line)} values for {len(names)} columns"
             raise LidflError(f"{wrong}; mend the row, or quote values with commas")
-    return {name: [line[place] for line in lines[1:]] for place, name in enumerate(names)}
+    columns = {name: [line[place] for line in lines[1:]] for place, name in enumerate(names)}
+    if _looks_like_data(columns):
+        log.warning(
+            "%s: its first line looks like data, and is taken for the names of its columns; add those", file
+        )
+    return columns
+
+
+def _looks_like_data(columns: Columns) -> bool:
+    """Whether wherever there are numbers below, there is one above too, and these do not just count columns."""
+    above = {place: name for place, (name, below) in enumerate(columns.items()) if _as_numbers(below) is not None}
+    counts = all(name in (str(place), str(place + 1)) for place, name in above.items())
+    return _as_numbers([*above.values()]) is not None and not counts
 
 
 def _read_parquet(file: Path) -> Columns:

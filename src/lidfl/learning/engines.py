@@ -236,20 +236,28 @@ def candidate_engines(network: Network, images: Tensor) -> list[str]:
     Jobs that run at once cannot share a buffer that training writes to, so BatchNorm takes the loop.
     """
     if is_linear(network.module):
-        return ["sparse", "linear"] if is_worth_it(images) and _compiled() else ["linear"]
+        return ["sparse", "linear"] if is_worth_it(images) else ["linear"]
     if runs(network, images.shape[1:]) and images.device.type == "cpu":
-        return ["native"] if _compiled() else ["loop"]
+        return ["native"]
     return ["loop"] if network.untrained or network.counters else ["loop", "vmap"]
 
 
-def _compiled() -> bool:
-    """Whether the native engine is there; if not, that is told once."""
+COMPILED = {"sparse": "linear", "native": "loop"}
+"""Engines that are compiled at first use, and what is taken in their place where that fails."""
+
+
+def engines_here(network: Network, images: Tensor) -> list[str]:
+    """Those of them that work on this machine; if the surest cannot be compiled, that is told."""
+    names = candidate_engines(network, images)
+    if names[0] not in COMPILED:
+        return names
     try:
         library()
     except NativeUnavailable as reason:
-        log.info("%s; the torch loop is taken, which is several times slower", reason)
-        return False
-    return True
+        instead = COMPILED[names[0]]
+        log.info("%s; engine %s is taken, which is several times slower", reason, instead)
+        return [instead]
+    return names
 
 
 def fastest_engine(build: Callable[[str], Engine], names: list[str], jobs: Jobs) -> str:

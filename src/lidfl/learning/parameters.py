@@ -10,6 +10,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.parameter import is_lazy
 
 from lidfl.errors import LidflError
 from lidfl.types import Parameters
@@ -20,6 +21,7 @@ class Network:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
+        refuse_lazy(module)
         parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
         self.trained = {name: p for name, p in parameters.items() if p.requires_grad}
         frozen = {name: p for name, p in parameters.items() if not p.requires_grad}
@@ -60,6 +62,17 @@ class Network:
         name_of = {id(tensor): name for name, tensor in owners}  # tied weights have one owner and several names
         state = self.module.state_dict(keep_vars=True)
         return {name: tensors[name_of[id(tensor)]].detach().clone() for name, tensor in state.items()}
+
+
+def refuse_lazy(module: nn.Module) -> None:
+    """Refuse a module that does not know its size yet."""
+    named = [*module.named_parameters(), *module.named_buffers()]
+    lazy = [name for name, tensor in named if is_lazy(tensor)]
+    if lazy:
+        raise LidflError(
+            f"the model's {lazy[0]} has no size yet; give a size (nn.Linear for nn.LazyLinear), or show the "
+            "model a batch first"
+        )
 
 
 def linear_shape(network: Network) -> tuple[int, int]:

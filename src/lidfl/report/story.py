@@ -12,7 +12,7 @@ from lidfl.report.figures.accuracy import accuracy_figure
 from lidfl.report.figures.base import Figure
 from lidfl.report.figures.breakdown import breakdown_figure
 from lidfl.report.figures.clients import deployed_figure, partition_figure
-from lidfl.report.figures.curves import curves_figure
+from lidfl.report.figures.curves import curves_figure, has_curves
 from lidfl.report.figures.heat_map import heat_map_figure
 from lidfl.report.figures.lineage import lineage_figure
 from lidfl.report.figures.loss import loss_figure
@@ -161,7 +161,7 @@ def sweep_page(
         lead=f"{counted(len(runs), 'run')}: {_contents(chapters, methods)}.",
         facts=sweep_facts(runs, chapters, methods),
         blocks=[*blocks, *lineages(traced)],
-        notices=list(notices),
+        notices=[*notices, *without_curves(chapters)],
         settings=readable(shared_settings([run.experiment for run in runs])),
         settings_title="What all runs share",
         commands=sweep_commands(title),
@@ -177,8 +177,17 @@ def scene_blocks(scene: Scene, drawn: Sequence[str]) -> list[Figure | TableSecti
     if set(scene.methods).isdisjoint(drawn):
         return [scene_table(scene)]
     spread = spread_figure(scene, list(drawn))
-    figures = [curves_figure(scene, drawn), heat_map_figure(scene, drawn), *([spread] if spread else [])]
-    return [*figures, scene_table(scene)]
+    curves = [curves_figure(scene, drawn)] if has_curves(scene) else []
+    return [*curves, heat_map_figure(scene, drawn), *([spread] if spread else []), scene_table(scene)]
+
+
+def without_curves(chapters: Sequence[Scene]) -> list[str]:
+    """One sentence about those of which accuracy over rounds cannot be drawn, if there are any."""
+    told = [scene.title for scene in chapters if not has_curves(scene)]
+    if not told:
+        return []
+    where = "" if len(told) == len(chapters) else f" of {listed(told)}"
+    return [f"The runs{where} were tested at their end alone, so there is no accuracy over rounds to draw."]
 
 
 def scene_table(scene: Scene) -> TableSection:

@@ -54,6 +54,8 @@ class RunDirectory:
     """A run on disk."""
 
     def __init__(self, path: Path | str) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise LidflError(f'a run is named by its directory, such as "runs/first", not by {path!r}')
         self.path = Path(path)
 
     # What is there

@@ -35,6 +35,7 @@ from lidfl.protocol import ModelList
 from lidfl.registry import Bound
 from lidfl.runs.directory import Inputs, RunDirectory
 from lidfl.seeds import rng_for, seed_for
+from lidfl.settings.answers import as_vector
 from lidfl.settings.experiment import Experiment
 from lidfl.settings.world import load_data, measure_of
 from lidfl.types import Models, Parameters
@@ -176,7 +177,8 @@ def judged_by(
     rounds: int,
 ) -> Judged:
     """What a rule makes of a list with somebody's own data; accuracies are on `tested`, if they can be told."""
-    chosen = rule(final.parameters, own, rounds=rounds)
+    made = rule(final.parameters, own, rounds=rounds)
+    chosen = as_vector("deploy rule", rule.name, made, final.parameters[0])
     rows = (*final.parameters, chosen)
     found = [accuracy(network, row, tested) if tested else np.nan for row in rows]
     position, losses = place_of(chosen, final.parameters), own.losses(final.parameters)

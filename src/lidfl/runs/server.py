@@ -11,6 +11,7 @@ from lidfl.methods.elections import SINGLE_CHOICE, election
 from lidfl.methods.proposals import pipelines_of, resolve_proposals
 from lidfl.protocol import Canonical, ModelList, Round, Rules
 from lidfl.seeds import rng_for
+from lidfl.settings.answers import checked_election, checked_proposal
 from lidfl.settings.experiment import Experiment
 from lidfl.types import Client, Parameters
 
@@ -51,9 +52,9 @@ def rules_of(experiment: Experiment, canonical: Canonical | None = None) -> Rule
     all_train = experiment.compares_updates or not experiment.keeps_list
     workers = experiment.workers or (experiment.num_clients if all_train else experiment.candidates)
     return Rules(
-        elect=election.resolve(experiment.election),
+        elect=checked_election(election.resolve(experiment.election)),
         ranked=experiment.election not in SINGLE_CHOICE,
-        proposals=resolve_proposals(aggregate),
+        proposals=tuple(map(checked_proposal, resolve_proposals(aggregate))),
         candidates=experiment.candidates,
         every_group=experiment.groups == "all",
         favourite_parents=experiment.parent == "favourite",

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -217,6 +218,8 @@ class Experiment:
         for name in REGISTRIES:
             if not isinstance(getattr(self, name), str | None):
                 self._write(name, name_of(name, getattr(self, name)))
+        if isinstance(self.out, PathLike):
+            self._write("out", fspath(self.out))
         files = [self.plugin] if isinstance(self.plugin, str | Path) else [*self.plugin]
         if isinstance(self.model, str):
             files.append(own_file(self.model))

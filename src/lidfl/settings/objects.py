@@ -18,7 +18,7 @@ from lidfl.data.base import Dataset, Given, Images, dataset
 from lidfl.data.npz import dataset_of
 from lidfl.errors import LidflError
 from lidfl.learning.models import CONTEXT, model
-from lidfl.plugins import digest_of
+from lidfl.plugins import digest_of, in_a_line
 from lidfl.registry import OBJECT, Registry, own_options
 from lidfl.settings.contents import content_of, content_of_function, qualified_name
 
@@ -38,6 +38,9 @@ def name_of(setting: str, value: Any) -> str:
     if known:
         return known[0]
     if _is_a(value, "nn.Module"):
+        from lidfl.learning.parameters import refuse_lazy  # which loads torch; here it is loaded
+
+        refuse_lazy(value)
         return _keep(registry, qualified_name(type(value)), content_of(value), partial(deepcopy, value))
     if callable(value) and not _is_a(value, "utils.data.Dataset"):
         return importable_name(value) if setting == "model" else _keep_function(setting, value)
@@ -129,6 +132,8 @@ def dataset_of_clients(parts: Iterable[Any]) -> Dataset:
 def as_images(x: object) -> NDArray[Any]:
     """An array of images or features; whole numbers other than bytes count as floats."""
     array = as_array(x, "x")
+    if array.dtype.kind in "US":
+        raise LidflError("x is text; make it an array of numbers")
     return array.astype(np.float32) if array.dtype.kind in "bi" or array.dtype.itemsize > 1 else array
 
 
@@ -158,11 +163,48 @@ def _columns(data: Any) -> tuple[Any, Any]:
     """All of a torch Dataset: what goes in, and the classes."""
     if _is_a(data, "utils.data.TensorDataset") and len(data.tensors) == 2:
         return data.tensors[0], data.tensors[1]
-    items = list(data) if _is_a(data, "utils.data.IterableDataset") else [data[i] for i in range(len(data))]
+    items = _items(data)
     if not items or not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
         raise LidflError("a torch Dataset must give pairs of an input and its class")
-    inputs, classes = zip(*items, strict=True)
-    return np.stack([as_array(each, "x") for each in inputs]), [int(each) for each in classes]
+    inputs = [as_array(each, "x") for each, _ in items]
+    odd = next((place for place, each in enumerate(inputs) if each.shape != inputs[0].shape), None)
+    if odd is not None:
+        raise LidflError(
+            f"inputs of a torch Dataset must be of one shape: item 0 has {inputs[0].shape}, item {odd} has "
+            f"{inputs[odd].shape}"
+        )
+    return np.stack(inputs), [_class(each, place) for place, (_, each) in enumerate(items)]
+
+
+def _items(data: Any) -> list[Any]:
+    """All that a torch Dataset gives; its code is the user's, and may raise anything."""
+    if _is_a(data, "utils.data.IterableDataset"):
+        try:
+            return list(data)
+        except Exception as error:
+            raise LidflError(f"a torch Dataset cannot be read: {in_a_line(error)}") from error
+    try:
+        size = len(data)
+    except Exception as error:
+        raise LidflError(
+            f"a torch Dataset must have a length, or be an IterableDataset: {in_a_line(error)}"
+        ) from error
+    items = []
+    for place in range(size):
+        try:
+            items.append(data[place])
+        except Exception as error:
+            raise LidflError(f"item {place} of a torch Dataset cannot be read: {in_a_line(error)}") from error
+    return items
+
+
+def _class(value: Any, place: int) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise LidflError(
+            f"item {place} of a torch Dataset has a {type(value).__name__} for its class; give a whole number"
+        ) from None
 
 
 def _label(value: Any) -> str:

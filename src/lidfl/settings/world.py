@@ -22,6 +22,7 @@ from lidfl.learning.parameters import Network
 from lidfl.plugins import in_a_line
 from lidfl.protocol import Canonical
 from lidfl.seeds import rng_for, seed_for
+from lidfl.settings.answers import checked_measure
 from lidfl.settings.experiment import Experiment
 from lidfl.types import Client, Parameters
 
@@ -58,29 +59,65 @@ def build_network(experiment: Experiment, data: FederatedData) -> Network:
     module = build_model(experiment.model, data.image_shape, data.num_classes, seed).to(experiment.device)
     network = Network(module)
     sample = data.train.images[:2]
-    logits = _tried(network, sample, experiment.model)
+    check_logits(_tried(network, sample, experiment.model), experiment, len(sample), data.num_classes)
     if looks_up(module):
         for split in (data.train, data.validation, data.test):  # any image may hold the index that is too large
             _tried(network, split.images, experiment.model)
-    if not isinstance(logits, torch.Tensor):
-        raise LidflError(
-            f"model '{experiment.model}' gives a {type(logits).__name__}; it must give its logits alone, a tensor"
-        )
-    if logits.shape != (len(sample), data.num_classes):
-        raise LidflError(
-            f"model '{experiment.model}' gives outputs of shape {tuple(logits.shape[1:])}; "
-            f"{experiment.dataset} has {data.num_classes} classes, so it must be ({data.num_classes},)"
-        )
+    check_training(network, experiment, data)
     return network
 
 
-def _tried(network: Network, images: torch.Tensor, name: str) -> object:
+def check_logits(logits: object, experiment: Experiment, images: int, num_classes: int, when: str = "") -> None:
+    """Refuse a model that gives anything but a number for each class."""
+    if not isinstance(logits, torch.Tensor):
+        raise LidflError(
+            f"model '{experiment.model}' gives a {type(logits).__name__}{when}; it must give its logits alone, "
+            "a tensor"
+        )
+    if logits.shape != (images, num_classes):
+        raise LidflError(
+            f"model '{experiment.model}' gives outputs of shape {tuple(logits.shape[1:])}{when}; "
+            f"{experiment.dataset} has {num_classes} classes, so it must be ({num_classes},)"
+        )
+    if not logits.is_floating_point():
+        kind = str(logits.dtype).removeprefix("torch.")
+        raise LidflError(f"model '{experiment.model}' gives logits of {kind}{when}; they must be floats")
+
+
+def check_training(network: Network, experiment: Experiment, data: FederatedData) -> None:
+    """Refuse a model that cannot be trained, by one gradient from as few images as a client has in a batch.
+
+    Like local training it leaves the module's numbers and the global random state as they are.
+    """
+    few = min(2, experiment.batch_size, int(data.train.sizes.min()))
+    images, labels = data.train.images[:few], data.train.labels[:few]
+    with torch.random.fork_rng(devices=[]):
+        logits = _tried(network, images, experiment.model, training=True)
+        check_logits(logits, experiment, few, data.num_classes, when=" in training")
+        assert isinstance(logits, torch.Tensor)
+        if not logits.requires_grad:
+            raise LidflError(
+                f"model '{experiment.model}' gives logits without a gradient; compute them without detach() and "
+                "torch.no_grad()"
+            )
+        try:
+            torch.autograd.backward(torch.nn.functional.cross_entropy(logits, labels))
+        except Exception as error:  # a user's own code may raise anything
+            raise LidflError(f"model '{experiment.model}' cannot be trained: {in_a_line(error)}") from error
+    network.module.eval()
+
+
+def _tried(network: Network, images: torch.Tensor, name: str, *, training: bool = False) -> object:
     """What a model makes of images; where it fails, why."""
+    tensors = network.unflatten(network.initial())
+    if training:
+        tensors = {name: part.clone() for name, part in (tensors | network.counters).items()}
+        tensors |= {name: tensors[name].requires_grad_() for name in network.trained}
     try:
-        return network.apply(network.unflatten(network.initial()), images, training=False)
+        return network.apply(tensors, images, training=training)
     except Exception as error:  # a user's own code may raise anything
-        shape = tuple(images.shape[1:])
-        raise LidflError(f"model '{name}' does not take images of {shape}: {in_a_line(error)}") from error
+        shape, when = tuple(images.shape[1:]), f", {len(images)} at a time in training" if training else ""
+        raise LidflError(f"model '{name}' does not take images of {shape}{when}: {in_a_line(error)}") from error
 
 
 def looks_up(module: torch.nn.Module) -> bool:
@@ -90,7 +127,8 @@ def looks_up(module: torch.nn.Module) -> bool:
 
 def measure_of(experiment: Experiment, num_classes: int) -> Measure:
     """What clients judge an image by."""
-    return partial(judge.resolve(experiment.judge), num_classes=num_classes)
+    rule = judge.resolve(experiment.judge)
+    return checked_measure(rule.name, partial(rule, num_classes=num_classes))
 
 
 def canonical_form(experiment: Experiment, network: Network, first: Parameters) -> Canonical | None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lidfl.learning.client import finite_or_inf
 from lidfl.methods.deploying import deploy, trained_alone
 from lidfl.protocol import ModelList
+from lidfl.settings.answers import as_vector
 from lidfl.simulation.judging import Judges
 from lidfl.simulation.workshop import Workshop
 from lidfl.types import Client, Models, Parameters
@@ -94,7 +95,7 @@ class Deployment:
         own = self._own(client)
         taken = self.rule(models, own, rounds=self.experiment.rounds)
         self._trainings += own.trainings
-        return taken
+        return as_vector("deploy rule", self.rule.name, taken, models[0])
 
     def _own(self, client: Client) -> SimulatedOwn:
         """A client with its data; some are remembered, with what they trained alone."""

@@ -98,12 +98,19 @@ class OncePerModel:
         return found
 
 
+def classes_of(data: FederatedData) -> list[int]:
+    """The classes of which there is an image, whoever holds it."""
+    splits = (data.train, data.validation, data.test)
+    return sorted({label for split in splits for label in np.unique(split.labels.cpu().numpy()).tolist()})
+
+
 class Judges:
     """All clients as judges of models: their validation losses and their test accuracies."""
 
     def __init__(self, data: FederatedData, logits: Logits, stopwatch: Stopwatch, measure: Measure) -> None:
         self.stopwatch = stopwatch
         self.num_classes = data.num_classes
+        self.classes = classes_of(data)
         self.validation = Yardstick(data.validation, logits, measure)
         self.testing = Yardstick(data.test, logits, image_hits)
         self._losses = OncePerModel(self.loss)

@@ -1,6 +1,6 @@
 """How good a list is, told by someone who holds all data and knows who is honest: an auditor."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -114,10 +114,16 @@ class Auditor:
             "deployed_balanced_accuracy": float(np.mean(list(recalls.values()))),
             "deployed_lowest_recall": float(min(recalls.values())),
             "deployed_recall": {str(label): float(recall) for label, recall in recalls.items()},
-            "classes": len(shares),
+            "classes": len(self.judges.classes),
             "smallest_class": float(shares.min()),
             "largest_class": float(shares.max()),
+            **self._untested(recalls),
         }
+
+    def _untested(self, recalls: Mapping[int, float]) -> Summary:
+        """The classes of the data of which no honest client has a test image, if there are any."""
+        missing = [label for label in self.judges.classes if label not in recalls]
+        return {"untested_classes": missing} if missing else {}
 
     def _success_result(self, models: ModelList) -> Summary:
         """How often the trigger works: of triggered images of other classes, the share taken for its own."""

@@ -13,6 +13,7 @@ from lidfl.methods.pipelines import resolve_pipeline
 from lidfl.methods.proposals import pipelines_of
 from lidfl.protocol import ModelList, Replies, Train, Trained, first_choices
 from lidfl.seeds import rng_for
+from lidfl.settings.answers import as_updates, checked_pipeline
 from lidfl.simulation.judging import Judges
 from lidfl.simulation.workshop import Job, Workshop
 from lidfl.types import Client, Parameters, Position, Updates
@@ -122,11 +123,26 @@ class Training:
         preferred: "Parameters | None",
     ) -> dict[Client, Parameters]:
         """What attackers who were sent the same model send back."""
+        start = request.models.parameters[parent]
         if self.workshop.send:
             own, honest = (_rows(trained, clients, parent) for clients in (attackers, self.cast.honest))
-            return dict(zip(attackers, self.workshop.send(own, honest), strict=True))
+            made: object = self.workshop.send(own, honest)
+        else:
+            made = self._made(trained, attackers, parent, request, preferred)
+        forged = as_updates(self.attack.name, made, len(attackers), start)
+        return dict(zip(attackers, forged, strict=True))
+
+    def _made(
+        self,
+        trained: Mapping[Job, Parameters],
+        attackers: Sequence[Client],
+        parent: Position,
+        request: Train,
+        preferred: "Parameters | None",
+    ) -> object:
+        """What the attack gives, whatever that is."""
         wants = self.attack.wants
-        forged = self.attack(
+        made: object = self.attack(
             own=_rows(trained, attackers, parent) if "own" in wants else None,
             honest=_rows(trained, self.cast.honest, parent) if "honest" in wants else None,
             start=request.models.parameters[parent],
@@ -138,15 +154,15 @@ class Training:
             num_classes=self.workshop.data.num_classes,
             aggregate=partial(self._aggregate, request.round_index),
             rng=rng_for(self.experiment.seed, "attack", request.round_index, parent),
-        ).expand(len(attackers), -1)
-        return dict(zip(attackers, forged, strict=True))
+        )
+        return made
 
     def _aggregate(self, round_index: int, updates: Updates) -> Parameters:
         """What the rule in use would make of the updates of all; attackers do not know what the server draws."""
         spec = self.experiment.plays.aggregate or self.experiment.proposal
         rule = next(iter(pipelines_of(spec)), None) or resolve_pipeline("fedavg")
         rng = rng_for(self.experiment.seed, "guess", round_index)
-        return rule.vector(updates, num_honest=len(self.cast.honest), rng=rng)
+        return checked_pipeline(rule).vector(updates, num_honest=len(self.cast.honest), rng=rng)
 
     def _preferred(self, models: ModelList) -> Parameters:
         """The model that most honest clients would vote for."""

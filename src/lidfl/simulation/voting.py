@@ -12,6 +12,7 @@ from lidfl.methods.elections import honest_ballots
 from lidfl.protocol import Choose, Replies, Vote
 from lidfl.runs.record import finite
 from lidfl.seeds import rng_for
+from lidfl.settings.answers import checked_ballots
 from lidfl.settings.experiment import Experiment
 from lidfl.simulation.cast import Cast
 from lidfl.simulation.judging import Judges
@@ -80,7 +81,7 @@ class Voting:
         if len(own) == 0:
             return []
         honest = honest if len(honest) else own
-        return self.vote_attack(
+        cast = self.vote_attack(
             losses=own,
             honest_losses=honest,
             honest_ballots=ballots,
@@ -89,3 +90,4 @@ class Voting:
             ranks=request.ranks,
             rng=rng_for(self.experiment.seed, "vote", request.round_index),
         )
+        return checked_ballots(self.vote_attack.name, cast, len(own))

@@ -13,10 +13,11 @@ from lidfl.adversaries.backdoors import Poison, Send, trigger_of
 from lidfl.data.shards import DrawnShards, FederatedData
 from lidfl.errors import LidflError
 from lidfl.learning.client import LocalTraining, Pull, draw_batches
-from lidfl.learning.engines import ENGINES, Engine, Jobs, candidate_engines, fastest_engine
+from lidfl.learning.engines import COMPILED, ENGINES, Engine, Jobs, candidate_engines, engines_here, fastest_engine
 from lidfl.learning.native import NativeUnavailable
 from lidfl.learning.parameters import Network
 from lidfl.seeds import rng_for, seed_for
+from lidfl.settings.answers import as_labels, as_poisoned, refusal
 from lidfl.settings.experiment import Experiment
 from lidfl.simulation.cast import Cast
 from lidfl.types import Client, Models, Position
@@ -93,7 +94,7 @@ class Workshop:
         if isinstance(made, Poison):
             self.send = made.send
             made = made.images, made.labels
-        images, labels = made if isinstance(made, tuple) else (shards.images, made)
+        images, labels = self._poisoned(made)
         images = torch.where(theirs[:, None, None, None], images, shards.images)
         return images, torch.where(theirs, labels, shards.labels)
 
@@ -107,6 +108,18 @@ class Workshop:
                     f"{classes - 1}, not {getattr(trigger, name)}"
                 )
 
+    def _poisoned(self, made: object) -> tuple[Tensor, Tensor]:
+        """What an attack on data gives: images and labels, or labels alone."""
+        shards, name = self.data.train, self.attack.name
+        wanted = f"images of shape {tuple(shards.images.shape)}, or labels alone"
+        if not isinstance(made, tuple):
+            return shards.images, as_labels(name, made, shards.labels, self.data.num_classes)
+        if len(made) != 2:
+            raise refusal("attack", name, made, "images and labels, or labels alone")
+        images, labels = made
+        whole = as_poisoned(name, images, shards.images, wanted)
+        return whole, as_labels(name, labels, shards.labels, self.data.num_classes)
+
     def _ranked(self, owners: NDArray[np.int64]) -> NDArray[np.int64]:
         """The place of each owner among Byzantine clients, so that colluders can deal work to each other."""
         rank = np.zeros(self.experiment.num_clients, dtype=np.int64)
@@ -115,12 +128,13 @@ class Workshop:
 
     def _engine_name(self) -> str:
         """The engine that was asked for, if it can train the model, or the fastest that can."""
-        names = candidate_engines(self.network, self.images)
         asked = self.experiment.engine
         if asked == "auto":
+            names = engines_here(self.network, self.images)
             sure = names[0] if names[0] in SURE else None
             known = BUILT_IN_ENGINES.get(self.experiment.model.partition(":")[0], sure)
             return known or fastest_engine(self._build_engine, names, self._trial_jobs())
+        names = candidate_engines(self.network, self.images)
         if asked not in {*names, "loop"}:
             raise LidflError(
                 f"engine '{asked}' cannot train model '{self.experiment.model}' here; choose {names[0]}"
@@ -131,7 +145,7 @@ class Workshop:
         try:
             return ENGINES[name](self.network, self.work, self.images, self.labels)
         except NativeUnavailable as reason:
-            raise LidflError(f'{reason}; set engine="loop"') from None
+            raise LidflError(f'{reason}; set engine="{COMPILED[name]}"') from None
 
     def _trial_jobs(self) -> Jobs:
         """A few steps of a few clients, to try engines with."""

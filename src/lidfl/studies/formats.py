@@ -142,5 +142,15 @@ def _latex(text: str) -> str:
     return text
 
 
-LATEX = {"_": r"\_", "%": r"\%", "–": "--", "±": r"$\pm$", "−": "$-$", MARK: "$^{*}$"}
+LATEX = {
+    "_": r"\_",
+    "%": r"\%",
+    "&": r"\&",
+    "#": r"\#",
+    "|": "$|$",
+    "–": "--",
+    "±": r"$\pm$",
+    "−": "$-$",
+    MARK: "$^{*}$",
+}
 """Signs that LaTeX writes in its own way."""

@@ -50,20 +50,32 @@ def built() -> Path:
     version = subprocess.run([*_compiler(), "--version"], capture_output=True, check=True, timeout=PATIENCE).stdout
     parts = [*_source_texts(), " ".join(command).encode(), version, _processor().encode()]
     key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
-    target = _cache() / f"native-{key}.so"
-    if not target.exists():
-        _compile(command, target)
-    return target
+    return next(filter(_is_whole, sorted(_cache().glob(f"native-{key}-*.so"))), None) or _compile(command, key)
 
 
-def _compile(command: list[str], target: Path) -> None:
-    """Compile to a file of its own, which then takes the name: two processes may do so at once."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="building-") as directory:
-        output = Path(directory) / target.name
+def _is_whole(target: Path) -> bool:
+    """Whether a file holds what its name says: to load one that was cut short would kill the process."""
+    try:
+        return target.stem.endswith(f"-{_digest(target)}")
+    except OSError:
+        return False
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:24]
+
+
+def _compile(command: list[str], key: str) -> Path:
+    """Compile to a file of its own, which then takes its name: two processes may do so at once."""
+    cache = _cache()
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as directory:
+        output = Path(directory) / "native.so"
         arguments = [*command, str(SOURCES / MAIN), "-o", str(output)]
         subprocess.run(arguments, capture_output=True, check=True, timeout=PATIENCE)
+        target = cache / f"native-{key}-{_digest(output)}.so"
         os.replace(output, target)
+    return target
 
 
 def _compiler() -> list[str]:

@@ -1,5 +1,6 @@
 """Where methods break down: accuracy against the Byzantine fraction, a line a method, under its worst attack."""
 
+import re
 from collections.abc import Sequence
 from itertools import groupby
 from math import inf
@@ -11,8 +12,10 @@ from lidfl.report.figures.methods import CELL_TOOLTIP, SHAPES, cell_row, dash_of
 from lidfl.report.scenes import Scene
 from lidfl.report.words import listed, percent
 
-LABEL_GAP = 0.055
-"""How far apart the names at the ends of lines are at least, in parts of the axis."""
+LABEL_GAP, LINE = 0.055, 0.045
+"""How far apart the names at the ends of lines are at least, and the lines of one name, in parts of the axis."""
+LONGEST_LINE = 14
+"""Letters in a line of a name: on a phone there is no room for more."""
 LETTER = 0.045
 """How much room beside the last points a letter of the longest name needs on a phone, in parts of the axis."""
 TOOLTIP = ["method:N", alt.Tooltip("fraction:Q", title="Byzantine", format=".0%"), "attack:N", *CELL_TOOLTIP]
@@ -49,24 +52,48 @@ def breakdown_rows(chapters: Sequence[Scene], methods: Sequence[str]) -> list[Ro
     return rows
 
 
+def in_lines(name: str, most: int) -> list[str]:
+    """A name in at most so many short lines; what has no room there is left to the legend.
+
+    >>> in_lines("lidfl-ranked coordinated", 2), in_lines("lidfl-ranked coordinated", 1)
+    (['lidfl-ranked', 'coordinated'], ['lidfl-ranked…'])
+    """
+    lines = [""]
+    for part in re.findall(r"[^ +|]+[ +|]*", name):
+        if lines[-1] and len((lines[-1] + part).rstrip()) > LONGEST_LINE:
+            lines.append("")
+        lines[-1] += part
+    kept = [line.strip() for line in lines[:most]]
+    kept[-1] += "…" if len(lines) > most else ""
+    return [line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…" for line in kept]
+
+
 def labels(rows: Sequence[Row], top: float) -> list[Row]:
     """The name of each method beside the end of its line, moved so that none covers another."""
     ends = {row["method"]: row for row in rows}  # the last row of each has its highest fraction
-    gap, height = LABEL_GAP * top, -inf
+    most = max(1, int((1 / len(ends) - LABEL_GAP) / LINE) + 1)
+    names = {method: in_lines(method, most) for method in ends}
+    taller = {method: (len(lines) - 1) * LINE * top / 2 for method, lines in names.items()}
+    bottom = -inf
     placed: list[Row] = []
     for row in sorted(ends.values(), key=lambda end: end["mean"]):
-        height = max(row["mean"], height + gap)
-        placed.append({"method": row["method"], "fraction": row["fraction"], "at": height})
+        method = row["method"]
+        height = max(row["mean"], bottom + taller[method])
+        bottom = height + taller[method] + LABEL_GAP * top
+        placed.append({"method": method, "fraction": row["fraction"], "at": height})
     ceiling = top
     for row in reversed(placed):  # what was pushed over the top comes down again, and pushes others
-        row["at"] = min(row["at"], ceiling)
-        ceiling = row["at"] - gap
+        method = row["method"]
+        middle = min(row["at"], ceiling - taller[method])
+        ceiling = middle - taller[method] - LABEL_GAP * top
+        row |= {"at": middle + taller[method], "name": "\n".join(names[method])}  # where its first line is
     return placed
 
 
 def _chart(chapters: Sequence[Scene], drawn: Sequence[str]) -> Drawing:
     rows = breakdown_rows(chapters, drawn)
     top = accuracy_top(row["mean"] for row in rows)
+    ends = labels(rows, top)
     keys = method_styles(drawn)
     names = list(keys)
     colour = alt.Color(
@@ -75,7 +102,7 @@ def _chart(chapters: Sequence[Scene], drawn: Sequence[str]) -> Drawing:
     dash = alt.Scale(domain=names, range=[dash_of(key) for key in keys.values()])
     shape = alt.Scale(domain=names, range=[SHAPES[place % len(SHAPES)] for place in range(len(names))])
     fractions = sorted({row["fraction"] for row in rows})
-    room = (fractions[-1] - fractions[0]) * min(0.6, LETTER * max(map(len, names)))
+    room = (fractions[-1] - fractions[0]) * min(0.6, LETTER * max(map(_width, ends)))
     x = alt.X(
         "fraction:Q",
         title="Byzantine fraction of the clients",
@@ -89,10 +116,15 @@ def _chart(chapters: Sequence[Scene], drawn: Sequence[str]) -> Drawing:
     lines = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("method:N", title=None, scale=dash))
     points = base.mark_point(size=55, filled=True, opacity=1)
     points = points.encode(shape=alt.Shape("method:N", title=None, scale=shape), tooltip=TOOLTIP)
-    ends = chart_of(labels(rows, top)).transform_filter(test)
-    text = ends.mark_text(align="left", dx=8, fontSize=12, limit=200)
-    named = text.encode(x=x, y=alt.Y("at:Q", scale=domain), text="method:N", color=colour)
+    text = chart_of(ends).transform_filter(test)
+    text = text.mark_text(align="left", dx=8, fontSize=12, lineHeight=14, lineBreak="\n")
+    named = text.encode(x=x, y=alt.Y("at:Q", scale=domain), text="name:N", color=colour)
     return (lines + points + named).add_params(parameter)
+
+
+def _width(label: Row) -> int:
+    """The letters of its longest line."""
+    return max(map(len, label["name"].split("\n")))
 
 
 def _caption(chapters: Sequence[Scene]) -> str:

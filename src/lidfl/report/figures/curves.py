@@ -30,6 +30,12 @@ def curves_figure(scene: Scene, drawn: Sequence[str]) -> Figure:
     )
 
 
+def has_curves(scene: Scene) -> bool:
+    """Whether any of its runs were tested twice: what was tested at the end alone has no curve."""
+    cells = [scene.of(method, attack) for method in scene.methods for attack in scene.attacks]
+    return any(len(mean_curve(runs, deployed=scene.deployed)) > 1 for runs in cells if runs)
+
+
 def _chart(scene: Scene, attack: str, methods: Sequence[str], top: float) -> Drawing:
     """A dot marks where a curve ends before the others; one that was tested once is nothing but its dot."""
     keys = method_styles(methods).values()
@@ -54,7 +60,7 @@ def _rows(scene: Scene, attack: str, methods: Sequence[str]) -> list[Row]:
         runs = scene.of(method, attack)
         curve = mean_curve(runs, deployed=scene.deployed) if runs else []
         for point in curve:
-            ends = point is curve[-1] and point.round < scene.rounds
+            ends = point is curve[-1] and (point.round < scene.rounds or len(curve) == 1)
             rows.append({"method": method, "ends": ends} | _point_row(point))
     return rows
 
