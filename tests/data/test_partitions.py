@@ -146,10 +146,10 @@ def test_too_little_data_for_anyone_is_refused() -> None:
         ("iid", 0, "num_clients must be at least 1"),
         ("iid:huge", 5, "unknown sizes 'huge'; choose from equal, lognormal"),
         ("iid:sizes=lognormal,sigma=-1", 5, "sigma must be between 0 and 10"),
-        ("iid:sizes=lognormal,sigma=nan", 5, "sigma must be between 0 and 10"),
+        ("iid:sizes=lognormal,sigma=nan", 5, "'sigma' of partition 'iid' must be a finite number"),
         ("dirichlet:0", 5, "concentration must be between"),
-        ("dirichlet:nan", 5, "concentration must be between"),
-        ("dirichlet:inf", 5, "concentration must be between"),
+        ("dirichlet:nan", 5, "'concentration' of partition 'dirichlet' must be a finite number"),
+        ("dirichlet:inf", 5, "'concentration' of partition 'dirichlet' must be a finite number"),
         ("pathological", 5, "unknown partition 'pathological'; choose from by_client, by_writer, dirichlet"),
     ],
 )

@@ -61,7 +61,7 @@ class Pipeline:
         """Refuse a rule that is to look at sums over rounds where nobody keeps them."""
         if self.rule.options.get("memory"):
             name = self.rule.name
-            raise LidflError(f"{name}:memory=true works alone, as --method {name}:memory=true; leave it out")
+            raise LidflError(f"{name}:memory=true works alone, as the method {name}:memory=true; leave it out")
 
     def vector(self, updates: Updates, *, num_honest: int, rng: Generator) -> Parameters:
         """What the rule finds, or the first of it."""
