@@ -416,6 +416,7 @@ def test_training_alone_is_asked_for_as_what_nobody_else_will_use() -> None:
     line = Line({0: 1.0, 1: -1.0})
     play("local", line, 2, 1)
     assert [asked.alone for asked in line.asked if isinstance(asked, Train)] == [True]
+    assert [len(asked.known) for asked in line.asked if isinstance(asked, Choose)] == [0, 0], "none is too far"
     together = Line({0: 1.0, 1: -1.0})
     play("optfil", together, 2, 1)
     assert [asked.alone for asked in together.asked if isinstance(asked, Train)] == [False]
