@@ -126,6 +126,17 @@ def test_each_honest_ballot_is_the_first_of_the_lowest_losses(losses: Losses) ->
         assert ballot == (() if min(row) == INF else (row.index(min(row)),))
 
 
+@given(data=st.data(), voters=st.integers(1, 4), candidates=st.integers(1, 5), ranks=st.integers(1, 6))
+@quick
+def test_an_honest_ranking_is_by_rising_loss_as_long_as_asked_for_and_leaves_out_what_is_not_finite(
+    data: st.DataObject, voters: int, candidates: int, ranks: int
+) -> None:
+    losses = data.draw(losses_like(voters, candidates))
+    for row, ballot in zip(losses.tolist(), honest_ballots(losses, ranks), strict=True):
+        known = [position for position in range(candidates) if row[position] < INF]
+        assert ballot == tuple(sorted(known, key=row.__getitem__)[:ranks])
+
+
 def test_ballots_hold_plain_integers() -> None:
     losses = np.array([[1.0, 0.0], [0.0, 1.0]])
     for ballots in (honest_ballots(losses), worst(losses), random(losses, default_rng(0))):

@@ -10,9 +10,10 @@ from numpy.random import default_rng
 
 from lidfl.errors import LidflError
 from lidfl.methods.elections import ranked
-from lidfl.methods.proposals import resolve_proposals
+from lidfl.methods.proposals import average, resolve_proposals
 from lidfl.protocol import (
     Choose,
+    Gathered,
     ModelList,
     Outcome,
     Replies,
@@ -126,12 +127,15 @@ def test_the_mean_of_a_jurors_choice_is_a_candidate_whatever_the_parents() -> No
     assert outcome.record.rejected == {"no such model": 1, "wrong shape": 1, "missing": 1}
 
 
-def test_with_a_stride_each_choice_is_also_proposed_further_along() -> None:
+@pytest.mark.parametrize(("stride", "further"), [(2, ([8, 5], [10, 0])), (3, ([9.5, 5], [15, 0]))])
+def test_with_a_stride_each_choice_is_also_proposed_further_along(
+    stride: int, further: tuple[list[float], list[float]]
+) -> None:
     fleet = Fleet(parents={0: 0, 1: 1, 2: 0, 3: 1, 4: 0, 5: 1}, choices={0: (0, 1), 1: (4,)})
-    born = play("jurors:stride=3", fleet, favourite_parents=True, candidates=6).record.born
+    born = play(f"jurors:stride={stride}", fleet, favourite_parents=True, candidates=6).record.born
     assert [birth.clients for birth in born] == [(0, 1), (4,)] * 2
     # the mean (6.5, 5) of models from (0, 0) and (10, 10): three times as far from (5, 5) is (9.5, 5)
-    assert close(candidates(fleet).parameters[2:], rows([6.5, 5], [5, 0], [9.5, 5], [15, 0]))
+    assert close(candidates(fleet).parameters[2:], rows([6.5, 5], [5, 0], *further))
 
 
 def test_the_average_of_the_list_joins_what_others_propose() -> None:
@@ -149,6 +153,17 @@ def test_equal_candidates_are_proposed_once_and_an_average_of_equals_not_at_all(
     rules = Rules(resolve_proposals("average+client"), ranked, ranked=True)
     outcome = drive(lid_round(copies, 0, CLIENTS, default_rng(0), rules), Fleet())
     assert [len(birth.clients) for birth in outcome.record.born] == [1]
+
+
+@pytest.mark.parametrize(("third", "is_proposed"), [(1e-6, False), (1e-3, True)])
+def test_an_average_that_differs_from_one_model_by_rounding_alone_is_not_proposed(
+    third: float, is_proposed: bool
+) -> None:
+    """A hundred thousandth of how far the models lie apart, which is 1, not of how large they are."""
+    models = ModelList.initial(torch.tensor([0.0, 100.0]), 3)
+    models.parameters[:, 0] = torch.tensor([-1, 1, third])
+    made = average(Gathered(0, models, {}, CLIENTS, default_rng(0), Rules((), ranked)))
+    assert [new.parents for new in made] == [(0, 1, 2)] * is_proposed
 
 
 def test_favourite_parents_are_chosen_by_the_clients_among_all_models() -> None:

@@ -417,6 +417,16 @@ def test_a_rivals_round_in_which_nobody_answers_is_played_again_and_one_of_usele
     assert silent.record.born == useless.record.born == ()
 
 
+def test_training_alone_is_asked_for_as_what_nobody_else_will_use() -> None:
+    line = Line({0: 1.0, 1: -1.0})
+    play("local", line, 2, 1)
+    assert [asked.alone for asked in line.asked if isinstance(asked, Train)] == [True]
+    assert [len(asked.known) for asked in line.asked if isinstance(asked, Choose)] == [0, 0], "none is too far"
+    together = Line({0: 1.0, 1: -1.0})
+    play("optfil", together, 2, 1)
+    assert [asked.alone for asked in together.asked if isinstance(asked, Train)] == [False]
+
+
 def test_where_nobody_is_bad_optfil_finds_everyone_inside_and_outside() -> None:
     inside, outside = inside_and_outside(torch.tensor([[0.0], [1.0], [5.0]]), honest=3)
     assert inside.tolist() == outside.tolist() == [0, 1, 2]

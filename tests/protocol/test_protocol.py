@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lidfl.methods.aggregators import aggregator
 from lidfl.methods.elections import plurality
-from lidfl.methods.proposals import Aggregate, client, from_aggregator
+from lidfl.methods.proposals import Aggregate, client, from_aggregator, jurors
 from lidfl.protocol import (
     Birth,
     Elect,
@@ -30,6 +30,7 @@ from lidfl.protocol import (
     valid_ballots,
     valid_updates,
 )
+from lidfl.protocol.rounds import in_form
 from lidfl.runs.loop import drive
 from lidfl.types import Client
 from tests.vectors import close, on_a_line, rows
@@ -225,6 +226,27 @@ def test_ten_rounds_keep_the_list_in_order_of_birth() -> None:
         assert (len(models), models.next_id) == (3, 4 + seed)
 
 
+def test_what_is_brought_into_one_form_leads_there_from_its_own_parent_unless_it_overflows_on_the_way() -> None:
+    """The form here: twice the absolute values."""
+    updates = {3: (0, [1.0, -2.0]), 5: (1, [-30.0, 1.0]), 6: (1, [3e38, 0.0])}
+    trained = {client: Trained(parent, torch.tensor(update)) for client, (parent, update) in updates.items()}
+    seen: list[Tensor | None] = []
+
+    def form(models: Tensor, parents: Tensor | None = None) -> Tensor:
+        seen.append(parents)
+        return 2 * models.abs()
+
+    formed = in_form(trained, two_models(), rules(canonical=form))
+    # (1, -2) becomes (2, 4), from (0, 0); (-20, 11) becomes (40, 22), from (10, 10).
+    assert [sent.update.tolist() for sent in formed.values()] == [[2, 4], [30, 12], trained[6].update.tolist()]
+    assert {client: sent.parent for client, sent in formed.items()} == {3: 0, 5: 1, 6: 1}
+    (parents,) = seen
+    assert parents is not None
+    assert parents.tolist() == [[0, 0], [10, 10], [10, 10]]
+    assert in_form({}, two_models(), rules(canonical=form)) == {}
+    assert in_form(trained, two_models(), rules()) is trained
+
+
 # With an aggregator.
 
 CLUSTERS = {0: 1.0, 1: 100.0, 2: 2.0, 3: 101.0}
@@ -294,6 +316,16 @@ def test_a_single_round_may_draw_one_group() -> None:
     updates = {client: value * UPDATE for client, value in CLUSTERS.items()}
     outcomes = [single(Clients(send_own(updates)), seed, MEB, 2).models for seed in range(20)]
     assert {outcome.parameters[0, 0].item() for outcome in outcomes} == {2.5, 101.5}
+
+
+def test_what_is_wrong_with_updates_and_with_the_choices_of_jurors_is_counted_together() -> None:
+    clients = Clients(send_own({0: UPDATE, 1: torch.zeros(3)}), {0: (7,), 1: (0,), 9: (0,)})
+    models = ModelList.initial(torch.tensor([1.0, 1.0]), 1)
+    asking = Rules((jurors,), ELECT, candidates=len(CLIENTS))
+    outcome = drive(single_round(models, 5, CLIENTS, default_rng(0), asking), clients)
+    # Two updates are missing, one has three numbers; two choices are, one names nothing, one was not asked for.
+    assert outcome.record.rejected == {"missing": 2 + 2, "wrong shape": 1, "no such model": 1, "not asked": 1}
+    assert outcome.models.parameters.tolist() == [[2, 3]]
 
 
 # A reply that is wrong is no reply, and is counted under its reason.
