@@ -220,13 +220,16 @@ def test_the_table_of_a_sweep_is_the_mean_and_deviation_over_its_seeds(tmp_path:
         assert float(rows[attack][5]) == pytest.approx(sum(best) / 2), "the paper's measure stands beside it"
 
 
-def test_workers_that_an_earlier_sweep_left_elsewhere_write_where_they_are_asked_to(
+def test_workers_that_an_earlier_sweep_left_elsewhere_read_and_write_where_they_are_asked_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """joblib keeps its workers, and they keep the directory in which they were started."""
     for place in ("one", "other"):
         (tmp_path / place).mkdir()
         monkeypatch.chdir(tmp_path / place)
-        Path("s.toml").write_text('rounds = 1\nattack = ["lie", "gauss"]\n')
+        monkeypatch.syspath_prepend(tmp_path / place)  # as the command does
+        net = "from torch import nn\ndef net(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+        Path(f"own_{place}.py").write_text(net)
+        Path("s.toml").write_text(f'rounds = 1\nattack = ["lie", "gauss"]\nmodel = "own_{place}:net"\n')
         assert all(ended.error is None for ended in run_all(read_sweep(Path("s.toml")), workers=2))
         assert len(list((tmp_path / place / "runs").rglob("summary.json"))) == 2

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import sys
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
@@ -41,6 +42,8 @@ def run_one(experiment: Experiment, threads: int, place: Path | None = None) -> 
     try:
         if place is not None:
             os.chdir(place)
+            if str(place) not in sys.path:  # models and plugins may lie beside the sweep
+                sys.path.insert(0, str(place))
         load_recorded(experiment.plugin)  # a worker has not seen it yet
         run(experiment, resume=True)
     except Exception as error:
