@@ -1,15 +1,21 @@
 """The leader board of docs/field.md, made from the kept results alone.
 
-    python -m experiments.field         rewrites what stands between the marks `<!-- name -->` and `<!-- end -->`
+    python -m experiments.field         rewrites what stands between the marks `<!-- name -->` and `<!-- end -->`,
+                                        and draws docs/field-breakdown.svg
 
-`lidfl reproduce field`, `field-seeds` and `field-partitions` run what is missing in `results/`.
+`lidfl reproduce field`, `field-rivals`, `field-seeds` and `field-partitions` run what is missing in `results/`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from statistics import fmean
 
+import altair as alt
+
 from experiments.kept import ROOT, beside, deployed, filled, gap, runs, seeds, such
+from lidfl.report.figures.base import GREY, Row, chart_of
+from lidfl.report.figures.breakdown import labels
+from lidfl.report.figures.methods import dash_of, method_styles
 from lidfl.runs.costs import costs_of
 from lidfl.studies.store import Kept
 from lidfl.studies.tables import markdown
@@ -20,16 +26,40 @@ MAJORITY = 0.6
 PARTITIONS = ("by_writer", "dirichlet:concentration=0.5", "dirichlet:concentration=0.1")
 IDEAL = "oracle"
 """Which no federation can run."""
+DRAWN = {
+    "oracle": "honest clients alone",
+    "lidfl-ranked": "lidfl-ranked",
+    "lidfl": "LiD-FL",
+    "fltrust": "FLTrust",
+    "fedgreed": "FedGreed",
+    "zeno": "Zeno",
+    "local": "training alone",
+    "basil": "Basil",
+    "ditto": "Ditto",
+    "ifca": "IFCA",
+    "nnm|trimmed_mean": "NNM + trimmed mean",
+    "dnc": "DnC",
+    "cwm": "median",
+    "fedavg": "FedAvg",
+}
+"""What the picture shows, and what it calls it."""
+FILES = ("field", "field-rivals")
 
 
 def board() -> list[Kept]:
     """All runs with a clean set as FLTrust has it; those of other sets have a table of their own."""
-    return such(runs("field"), server_samples=100, server_bias=0.0)
+    found = {run.experiment: run for name in FILES for run in runs(name)}
+    return such(found.values(), server_samples=100, server_bias=0.0)
 
 
 def methods_of(found: Iterable[Kept]) -> list[str]:
     """Every method once, in the order of the experiment."""
     return list(dict.fromkeys(run.experiment.method for run in found))
+
+
+def named(method: str) -> str:
+    """A method as a cell of a table shows it."""
+    return f"`{method}`".replace("|", "\\|")
 
 
 def attacks_of(found: Iterable[Kept]) -> list[str]:
@@ -55,7 +85,7 @@ def worst_cases() -> str:
     for method in sorted(methods_of(found), key=lambda name: (name != IDEAL, -at_majority(name))):
         mine = such(found, method=method)
         cases = [worst(such(mine, byzantine_fraction=fraction)) for fraction in FRACTIONS]
-        lines.append([f"`{method}`", *map(_case, cases), *_costs(such(mine, byzantine_fraction=MAJORITY))])
+        lines.append([named(method), *map(_case, cases), *_costs(such(mine, byzantine_fraction=MAJORITY))])
     head = ["method", *(f"{fraction:.0%}" for fraction in FRACTIONS), "steps", "MB", "seconds here"]
     return markdown(head, lines) + seeds(found)
 
@@ -90,7 +120,7 @@ def by_attack() -> str:
     for fraction in (0.1, MAJORITY):
         at = such(found, byzantine_fraction=fraction)
         lines = [
-            [f"`{method}`", *(_mean(such(at, method=method, attack=attack)) for attack in attacks)]
+            [named(method), *(_mean(such(at, method=method, attack=attack)) for attack in attacks)]
             for method in methods_of(at)
         ]
         tables.append(f"{fraction:.0%} Byzantine:\n\n{markdown(['method', *attacks], lines)}")
@@ -103,7 +133,7 @@ def _mean(found: Sequence[Kept]) -> str:
 
 def clean_sets() -> str:
     """What a clean set buys: as FLTrust has it, as small as one client's, and biased."""
-    found = runs("field")
+    found = [run for name in FILES for run in runs(name)]
     kinds = [(100, 0.0), (0, 0.0), (100, 0.5), (0, 0.5)]
     told = ["100 images", "one client's validation set", "100 images, biased", "one client's, biased"]
     lines = []
@@ -112,7 +142,7 @@ def clean_sets() -> str:
         for samples, bias in kinds:
             at = such(found, method=method, byzantine_fraction=fraction, server_samples=samples, server_bias=bias)
             cells.append(_case(worst([run for run in at if run.experiment.attack in ("sign_flip", "min_max")])))
-        lines.append([f"`{method}`", f"{fraction:.0%}", *cells])
+        lines.append([named(method), f"{fraction:.0%}", *cells])
     return markdown(["method", "Byzantine", *told], lines)
 
 
@@ -128,10 +158,10 @@ def with_seeds() -> str:
         for method in methods_of(at):
             mine = such(at, method=method)
             if method == "local":
-                lines.append([f"`{method}`", *[_interval(mine, ceiling)] * len(attacks)])
+                lines.append([named(method), *[_interval(mine, ceiling)] * len(attacks)])
             elif method != IDEAL:
                 cells = (_interval(such(mine, attack=attack), ceiling) for attack in attacks)
-                lines.append([f"`{method}`", *cells])
+                lines.append([named(method), *cells])
         title = f"{fraction:.0%} Byzantine; the oracle's clients deploy {_mean(ceiling)}."
         tables.append(f"{title}\n\n{markdown(['method', *attacks], lines)}")
     return "\n".join(tables) + seeds(found)
@@ -156,9 +186,31 @@ def where_clients_differ() -> str:
                 cells.append(_mean(mine))
             else:
                 cells.append(beside(such(mine, attack=case[1]), alone))
-        lines.append([f"`{method}`", *cells])
+        lines.append([named(method), *cells])
     head = [f"{partition}, {fraction:.0%}" for partition, fraction in product(PARTITIONS, (0.2, MAJORITY))]
     return markdown(["method", *head], lines) + seeds(found)
+
+
+def picture() -> alt.LayerChart:
+    """Deployed accuracy against the Byzantine fraction, each method under its worst attack."""
+    found, rows = board(), list[Row]()
+    for method, name in DRAWN.items():
+        for fraction in FRACTIONS:
+            case = worst(such(found, method=method, byzantine_fraction=fraction))
+            if case is not None:
+                rows.append({"method": name, "fraction": fraction, "mean": round(case[0], 4), "attack": case[1]})
+    styles, top = method_styles([*DRAWN.values()]), 0.7
+    colours, dashes = [style.colour for style in styles.values()], [dash_of(style) for style in styles.values()]
+    share = alt.X("fraction:Q", title="Byzantine clients").scale(domain=[0, 1.06], nice=False)
+    share = share.axis(format=".0%", values=FRACTIONS, grid=False)
+    height = alt.Y("mean:Q", title="accuracy that honest clients deploy, worst attack").scale(domain=[0, top])
+    colour = alt.Color("method:N", legend=None).scale(domain=[*styles], range=colours)
+    dash = alt.StrokeDash("method:N", legend=None).scale(domain=[*styles], range=dashes)
+    base = chart_of(rows, width=640, height=380).encode(share, height, colour)
+    half = chart_of([{"fraction": 0.5}]).mark_rule(strokeDash=[4, 4], color=GREY).encode(share)
+    ends = chart_of(labels(rows, top)).mark_text(align="left", dx=8, fontSize=12)
+    told = ends.encode(share, alt.Y("at:Q").scale(domain=[0, top]), colour, alt.Text("method:N"))
+    return alt.layer(half, base.mark_line(strokeWidth=2).encode(dash), base.mark_point(filled=True, size=40), told)
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -172,3 +224,4 @@ TABLES: dict[str, Callable[[], str]] = {
 
 if __name__ == "__main__":
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), TABLES), encoding="utf-8")
+    picture().configure(background="white", padding=8).save(PAGE.parent / "field-breakdown.svg")
