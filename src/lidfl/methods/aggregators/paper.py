@@ -42,9 +42,15 @@ aggregator: Registry[Parameters | Groups] = Registry(
 
 
 @aggregator
-@sound
 def fedavg(updates: Updates) -> Parameters:
     """The mean of all updates, each with the same weight (McMahan et al. 2017)."""
+    mean = updates.mean(0)
+    return mean if all_finite(mean) else finite_mean(updates)  # a row that is not finite shows in it
+
+
+@sound
+def finite_mean(updates: Updates) -> Parameters:
+    """The mean of the finite rows, however large they are."""
     mean = updates.mean(0)
     return mean if all_finite(mean) else mean_of(updates, np.arange(len(updates)))
 
