@@ -201,12 +201,12 @@ def picture() -> alt.LayerChart:
                 rows.append({"method": name, "fraction": fraction, "mean": round(case[0], 4), "attack": case[1]})
     styles, top = method_styles([*DRAWN.values()]), 0.7
     colours, dashes = [style.colour for style in styles.values()], [dash_of(style) for style in styles.values()]
-    share = alt.X("fraction:Q", title="Byzantine clients").scale(domain=[0, 1.06], nice=False)
+    share = alt.X("fraction:Q", title="Byzantine clients").scale(domain=[0, 1.02], nice=False)
     share = share.axis(format=".0%", values=FRACTIONS, grid=False)
     height = alt.Y("mean:Q", title="accuracy that honest clients deploy, worst attack").scale(domain=[0, top])
     colour = alt.Color("method:N", legend=None).scale(domain=[*styles], range=colours)
     dash = alt.StrokeDash("method:N", legend=None).scale(domain=[*styles], range=dashes)
-    base = chart_of(rows, width=640, height=380).encode(share, height, colour)
+    base = chart_of(rows, width=640, height=460).encode(share, height, colour)
     half = chart_of([{"fraction": 0.5}]).mark_rule(strokeDash=[4, 4], color=GREY).encode(share)
     ends = chart_of(labels(rows, top)).mark_text(align="left", dx=8, fontSize=12)
     told = ends.encode(share, alt.Y("at:Q").scale(domain=[0, top]), colour, alt.Text("method:N"))
