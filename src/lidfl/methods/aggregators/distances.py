@@ -76,7 +76,7 @@ def mda(updates: Updates, *, num_honest: int, f: int = -1) -> Parameters:
 def monna(updates: Updates, *, num_honest: int, rng: Generator, trusted: int = -1, f: int = -1) -> Parameters:
     """MoNNA: the mean of the n − f updates nearest to a `trusted` one (Farhadkhani et al. 2023).
 
-    The paper's client trusts itself. A server has nobody to trust: it draws a row each time, or takes the one given.
+    The paper's client trusts itself. A server has nobody to trust: it draws a row each time, or takes one as told.
     """
     f = tolerable("monna", len(updates), num_honest, f)
     row = int(rng.integers(len(updates))) if trusted < 0 else min(trusted, len(updates) - 1)
