@@ -118,6 +118,11 @@ SHAPES: dict[str, tuple[tuple[int, int, int], Callable[[], list[nn.Module]]]] = 
     ),
     "deep tail": (FEMNIST, lambda: [*pooled(1, 20, 5), *pooled(20, 50, 5), *deep_tail()]),
     "one by one": ((4, 6, 6), lambda: [*rectified(4, 9, 1), *pooled(9, 100, 2), *classified(400, 3)]),
+    "perceptron": (FEMNIST, lambda: [*classified(784, 128), nn.ReLU(), nn.Linear(128, 62)]),
+    "perceptrons": (
+        (3, 5, 7),
+        lambda: [*classified(105, 70), nn.ReLU(), nn.Linear(70, 33), nn.ReLU(), nn.Linear(33, 17), nn.Linear(17, 2)],
+    ),
     "wide": ((20, 16, 16), lambda: [*pooled(20, 40, 5, 2), *rectified(40, 70, 7), *classified(280, 4)]),
 }
 
@@ -411,7 +416,7 @@ UNSUPPORTED = {
     "pooling twice": sequential(*pooled(1, 4, 5), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(144, 2)),
     "dropout": sequential(*pooled(1, 4, 5), nn.Dropout(), nn.Flatten(), nn.Linear(576, 2)),
     "batch norm": sequential(nn.Conv2d(1, 4, 5), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(2304, 2)),
-    "no convolution": sequential(nn.Flatten(), nn.Linear(784, 2)),
+    "no flattening": sequential(nn.Linear(28, 2)),
     "no linear layer": sequential(nn.Conv2d(1, 4, 28), nn.Flatten()),
     "ReLU at the end": sequential(*pooled(1, 4, 5), nn.Flatten(), nn.Linear(576, 2), nn.ReLU()),
     "float64": sequential(nn.Conv2d(1, 4, 28), nn.Flatten(), nn.Linear(4, 2).double()),

@@ -7,7 +7,7 @@ that of `client.local_update`, job by job, within float32's rounding.
 |---|---|---|
 | `linear` | softmax regression | the gradient in closed form, all jobs in one matrix product |
 | `sparse` | softmax regression, images mostly of background | compiled C++ that multiplies what is inked alone |
-| `native` | chains of convolutions, pooling, ReLU and linear layers | compiled C++, in `native/` |
+| `native` | chains of convolutions, pooling, ReLU and linear layers, or of the last two | compiled C++, in `native/` |
 | `vmap` | modules without random layers or running statistics | autograd, all jobs at once |
 | `loop` | any module | one job after the other |
 """
@@ -238,12 +238,17 @@ def candidate_engines(network: Network, images: Tensor) -> list[str]:
     if is_linear(network.module):
         return ["sparse", "linear"] if is_worth_it(images) else ["linear"]
     if runs(network, images.shape[1:]) and images.device.type == "cpu":
-        return ["native"]
+        return ["native", "loop", "vmap"] if _convolves(network.module) else ["native", "vmap", "loop"]
     return ["loop"] if network.untrained or network.counters else ["loop", "vmap"]
 
 
-COMPILED = {"sparse": "linear", "native": "loop"}
-"""Engines that are compiled at first use, and what is taken in their place where that fails."""
+def _convolves(module: nn.Module) -> bool:
+    """Whether there are convolutions, which vmap is slow at on a CPU."""
+    return any(isinstance(part, nn.Conv2d) for part in module.modules())
+
+
+COMPILED = {"sparse", "native"}
+"""Engines that are compiled at first use; where that fails, the next candidate is taken."""
 
 
 def engines_here(network: Network, images: Tensor) -> list[str]:
@@ -254,9 +259,8 @@ def engines_here(network: Network, images: Tensor) -> list[str]:
     try:
         library()
     except NativeUnavailable as reason:
-        instead = COMPILED[names[0]]
-        log.info("%s; engine %s is taken, which is several times slower", reason, instead)
-        return [instead]
+        log.info("%s; engine %s is taken, which is several times slower", reason, names[1])
+        return names[1:2]
     return names
 
 

@@ -13,7 +13,7 @@ from lidfl.adversaries.backdoors import Poison, Send, trigger_of
 from lidfl.data.shards import DrawnShards, FederatedData
 from lidfl.errors import LidflError
 from lidfl.learning.client import LocalTraining, Pull, draw_batches
-from lidfl.learning.engines import COMPILED, ENGINES, Engine, Jobs, candidate_engines, engines_here, fastest_engine
+from lidfl.learning.engines import ENGINES, Engine, Jobs, candidate_engines, engines_here, fastest_engine
 from lidfl.learning.native import NativeUnavailable
 from lidfl.learning.parameters import Network
 from lidfl.seeds import rng_for, seed_for
@@ -25,10 +25,8 @@ from lidfl.types import Client, Models, Position
 Job: TypeAlias = tuple[Client, Position]
 """A local training: who trains, and which model of the list."""
 
-BUILT_IN_ENGINES = {"mlp": "vmap"}
-"""What trials found for the models of this package; a user's own is tried, unless one engine is surely right."""
-SURE = {"sparse", "linear"}
-"""Engines that need no trial where they come first."""
+SURE = {"sparse", "linear", "native"}
+"""Engines that need no trial where they come first; among others, a short one decides."""
 
 
 class Workshop:
@@ -131,9 +129,7 @@ class Workshop:
         asked = self.experiment.engine
         if asked == "auto":
             names = engines_here(self.network, self.images)
-            sure = names[0] if names[0] in SURE else None
-            known = BUILT_IN_ENGINES.get(self.experiment.model.partition(":")[0], sure)
-            return known or fastest_engine(self._build_engine, names, self._trial_jobs())
+            return names[0] if names[0] in SURE else fastest_engine(self._build_engine, names, self._trial_jobs())
         names = candidate_engines(self.network, self.images)
         if asked not in {*names, "loop"}:
             raise LidflError(
@@ -145,7 +141,8 @@ class Workshop:
         try:
             return ENGINES[name](self.network, self.work, self.images, self.labels)
         except NativeUnavailable as reason:
-            raise LidflError(f'{reason}; set engine="{COMPILED[name]}"') from None
+            instead = candidate_engines(self.network, self.images)[1]
+            raise LidflError(f'{reason}; set engine="{instead}"') from None
 
     def _trial_jobs(self) -> Jobs:
         """A few steps of a few clients, to try engines with."""

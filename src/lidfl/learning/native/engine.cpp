@@ -11,8 +11,9 @@
 namespace lidfl {
 
 // Images that go through all layers before the next ones: what they leave behind fits the caches.
-constexpr int SLICE = 16;
-constexpr int EVALUATION_SLICE = 12;
+// Without convolutions that is little, and weights are read once for more of them.
+inline int slice_of(const Layers& layers) { return layers.convolutions.empty() ? 64 : 16; }
+inline int evaluation_slice_of(const Layers& layers) { return layers.convolutions.empty() ? 60 : 12; }
 // With fewer images, waking a second thread costs more than it saves.
 constexpr int IMAGES_WORTH_A_THREAD = 2048;
 
@@ -30,7 +31,7 @@ struct Descent {
 class Trainer {
   public:
     Trainer(const Layers& layers, int batch_size, int threads)
-        : model_(layers), batch_(layers, std::min(SLICE, batch_size), true), gradient_(layers.packed),
+        : model_(layers), batch_(layers, std::min(slice_of(layers), batch_size), true), gradient_(layers.packed),
           velocity_(layers.packed) {
         for (int t = 0; t < threads; t++) scratch_.push_back(std::make_unique<Scratch>(layers));
     }
@@ -46,11 +47,12 @@ class Trainer {
 
     // Every thread of the team calls this.
     void run(const Team& team, const Data& data, const int64_t* rows, const Descent& descent) {
+        const int slice = slice_of(model_.layers);
         for (int step = 0; step < descent.steps; step++, rows += descent.batch_size) {
             model_.derive(team, true);
             if (team.rank == 0) is_safe_ = is_safe_ && model_.is_safe();
-            for (int first = 0; first < descent.batch_size; first += SLICE) {
-                const int count = std::min(SLICE, descent.batch_size - first);
+            for (int first = 0; first < descent.batch_size; first += slice) {
+                const int count = std::min(slice, descent.batch_size - first);
                 work_on_images(team, data, rows + first, count, descent.batch_size);
                 team.wait();
                 convolution_gradients(model_, batch_, count, team, *scratch_[team.rank], gradient_.data());
@@ -80,8 +82,8 @@ class Trainer {
         const Layers& layers = model_.layers;
         Scratch& scratch = *scratch_[team.rank];
         const int first = team.first(count), last = team.last(count);
-        const Shape& in = layers.convolutions[0].in;
-        const size_t image_size = size_t(layers.channels) * layers.height * layers.width;
+        const Shape& in = layers.input;
+        const size_t image_size = layers.pixels();
         for (int n = first; n < last; n++) {
             read_image(in, data.images + rows[n] * image_size, batch_.images[0].data() + size_t(n) * in.size());
             forward_convolutions(model_, batch_, n, scratch, true);
@@ -162,16 +164,16 @@ void train(const Layers& layers, const JobList& jobs, const Data& data, const De
 
 // Where one thread's images go through the network.
 struct Station {
-    explicit Station(const Layers& layers) : batch(layers, EVALUATION_SLICE, false), scratch(layers) {}
+    explicit Station(const Layers& layers) : batch(layers, evaluation_slice_of(layers), false), scratch(layers) {}
     Batch batch;
     Scratch scratch;
 };
 
-// The logits of up to EVALUATION_SLICE images; whether all pixels are of a size that the network was tested for.
+// The logits of one slice of images; whether all pixels are of a size that the network was tested for.
 bool evaluate_slice(const Model& model, Station& station, const float* images, int count, float* logits) {
     const Layers& layers = model.layers;
-    const Shape& in = layers.convolutions[0].in;
-    const size_t image_size = size_t(layers.channels) * layers.height * layers.width;
+    const Shape& in = layers.input;
+    const size_t image_size = layers.pixels();
     bool is_safe = true;
     for (int n = 0; n < count; n++) {
         const float* image = images + n * image_size;
@@ -195,8 +197,8 @@ bool evaluate(const Layers& layers, const float* weights, const float* images, i
     std::vector<std::unique_ptr<Station>> stations;
     for (int t = 0; t < threads; t++) stations.push_back(std::make_unique<Station>(layers));
     const unsigned mode = float_mode();
-    const int slices = (count + EVALUATION_SLICE - 1) / EVALUATION_SLICE;
-    const size_t image_size = size_t(layers.channels) * layers.height * layers.width;
+    const int size = evaluation_slice_of(layers), slices = (count + size - 1) / size;
+    const size_t image_size = layers.pixels();
     std::atomic<int> next{0};
     std::atomic<bool> is_safe{model.is_safe()};
 #pragma omp parallel num_threads(threads)
@@ -205,7 +207,7 @@ bool evaluate(const Layers& layers, const float* weights, const float* images, i
         set_float_mode(mode);
         Station& station = *stations[omp_get_thread_num()];
         for (int slice = next++; slice < slices && is_safe; slice = next++) {
-            const int first = slice * EVALUATION_SLICE, here = std::min(EVALUATION_SLICE, count - first);
+            const int first = slice * size, here = std::min(size, count - first);
             if (!evaluate_slice(model, station, images + first * image_size, here,
                                 logits + size_t(first) * layers.classes())) {
                 is_safe = false;

@@ -1,4 +1,4 @@
-// The shape of a network: convolutions (each with max-pooling and ReLU or without), then linear layers.
+// The shape of a network: convolutions (each with max-pooling and ReLU or without), if any, then linear layers.
 //
 // Images lie in memory as (row, column, channel), with the border of zeros that the next convolution wants around
 // them: a kernel's row then meets `kernel × channels` floats in one piece. Channels are filled up to whole vectors with
@@ -50,12 +50,13 @@ struct Linear {
 struct Layers {
     std::vector<Convolution> convolutions;
     std::vector<Linear> linears;
-    int channels = 0, height = 0, width = 0;
+    Shape input;
     int packed = 0;      // length of the packed vector
     int parameters = 0;  // length of torch's vector
 
-    const Shape& features() const { return convolutions.back().out; }
+    const Shape& features() const { return convolutions.empty() ? input : convolutions.back().out; }
     int classes() const { return linears.back().outputs; }
+    int pixels() const { return input.channels * input.height * input.width; }
 };
 
 // What a kernel row of the weights is filled up to: whole vectors, or a narrow one if that is enough.
@@ -107,19 +108,18 @@ inline void add_linear(Layers& layers, int inputs, int real_inputs, const int32_
 // (0, outputs, kernel, padding of rows, of columns, pools, has ReLU) and for each linear layer (1, outputs, has ReLU).
 inline Layers read_layers(const int32_t* spec) {
     Layers layers;
-    layers.channels = spec[0];
-    layers.height = spec[1];
-    layers.width = spec[2];
     const int convolutions = spec[3], linears = spec[4];
     Shape shape;
-    shape.channels = shape.stride = layers.channels;
-    shape.height = layers.height;
-    shape.width = layers.width;
+    shape.channels = shape.stride = spec[0];
+    shape.height = spec[1];
+    shape.width = spec[2];
+    layers.input = shape;
     const int32_t* next = spec + 5;
     for (int i = 0; i < convolutions; i++, next += 7) {
         add_convolution(layers, shape, next);
         shape = layers.convolutions.back().out;
     }
+    if (convolutions > 0) layers.input = layers.convolutions[0].in;
     for (int i = 0; i + 1 < convolutions; i++) {  // an output has the border that the next layer wants
         layers.convolutions[i].out.pad_y = layers.convolutions[i + 1].in.pad_y;
         layers.convolutions[i].out.pad_x = layers.convolutions[i + 1].in.pad_x;

@@ -51,7 +51,7 @@ class Model {
                 norms[l].data()[o] = weight_norm(layer, w + o * layer.weight_size());
             }
         }
-        for (size_t l = 0; training && l < layers.linears.size(); l++) turn_linear(l, team);
+        for (size_t l = first_to_go_back(); training && l < layers.linears.size(); l++) turn_linear(l, team);
         team.wait();
         for (size_t l = 0; l < layers.convolutions.size(); l++) {
             const Convolution& layer = layers.convolutions[l];
@@ -82,6 +82,9 @@ class Model {
         }
         return true;
     }
+
+    // The first linear layer whose inputs want a gradient: nobody asks for that of the image.
+    size_t first_to_go_back() const { return layers.convolutions.empty() ? 1 : 0; }
 
     const float* weights(const Convolution& layer) const { return packed.data() + layer.weights; }
     const float* biases(const Convolution& layer) const { return packed.data() + layer.biases; }
@@ -155,7 +158,7 @@ class Batch {
   public:
     Batch(const Layers& layers, int size, bool training) {
         const auto& convolutions = layers.convolutions;
-        images.emplace_back(size_t(size) * image_size(convolutions[0].in));
+        images.emplace_back(size_t(size) * image_size(layers.input));
         for (const Convolution& layer : convolutions) {
             images.emplace_back(size_t(size) * image_size(layer.out));
             picks.emplace_back(training ? size_t(size) * layer.cells() * layer.outputs() : 0);
@@ -248,9 +251,9 @@ inline void loss_gradient(const Linear& layer, const float* z, int label, int ba
     gradient[label] -= 1.0f / static_cast<float>(batch_size);
 }
 
-// dx = dz · Wᵀ through all linear layers, to the features.
+// dx = dz · Wᵀ through all linear layers, to the features of convolutions.
 inline void backward_linears(const Model& model, Batch& batch, int first, int count) {
-    for (size_t l = model.layers.linears.size(); l-- > 0;) {
+    for (size_t l = model.layers.linears.size(); l-- > model.first_to_go_back();) {
         const Linear& layer = model.layers.linears[l];
         const Matrix from{batch.output_gradients[l].data() + size_t(first) * layer.stride, layer.stride};
         float* to = (l == 0 ? batch.gradients.back().data() : batch.output_gradients[l - 1].data());

@@ -51,7 +51,7 @@ def describe(module: nn.Module, image_shape: Sequence[int]) -> Plan | None:
             _add(draft, layer)
     except _Unsupported:
         return None
-    if not draft.convolutions or not draft.linears or draft.linears[-1][2]:
+    if not draft.linears or draft.linears[-1][2]:
         return None
     counts = [len(draft.convolutions), len(draft.linears)]
     layers = [number for numbers in [*draft.convolutions, *draft.linears] for number in numbers]
