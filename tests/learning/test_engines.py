@@ -197,7 +197,9 @@ def without_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 @pytest.mark.usefixtures("without_compiler")
 @pytest.mark.parametrize("model", ["cnn", "mlp"])
 @pytest.mark.parametrize("engine", ["native", "auto", "loop"])
-def test_without_a_compiler_one_line_says_what_is_so(model: str, engine: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_compiler_one_line_says_what_is_so(
+    model: str, engine: str, caplog: pytest.LogCaptureFixture
+) -> None:
     instead = {"cnn": "loop", "mlp": "vmap"}[model]
     experiment = Experiment(model=model, engine=engine, num_clients=4)
     with caplog.at_level("INFO"):

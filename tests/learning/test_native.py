@@ -121,7 +121,14 @@ SHAPES: dict[str, tuple[tuple[int, int, int], Callable[[], list[nn.Module]]]] = 
     "perceptron": (FEMNIST, lambda: [*classified(784, 128), nn.ReLU(), nn.Linear(128, 62)]),
     "perceptrons": (
         (3, 5, 7),
-        lambda: [*classified(105, 70), nn.ReLU(), nn.Linear(70, 33), nn.ReLU(), nn.Linear(33, 17), nn.Linear(17, 2)],
+        lambda: [
+            *classified(105, 70),
+            nn.ReLU(),
+            nn.Linear(70, 33),
+            nn.ReLU(),
+            nn.Linear(33, 17),
+            nn.Linear(17, 2),
+        ],
     ),
     "wide": ((20, 16, 16), lambda: [*pooled(20, 40, 5, 2), *rectified(40, 70, 7), *classified(280, 4)]),
 }

@@ -7,7 +7,7 @@ that of `client.local_update`, job by job, within float32's rounding.
 |---|---|---|
 | `linear` | softmax regression | the gradient in closed form, all jobs in one matrix product |
 | `sparse` | softmax regression, images mostly of background | compiled C++ that multiplies what is inked alone |
-| `native` | chains of convolutions, pooling, ReLU and linear layers, or of the last two | compiled C++, in `native/` |
+| `native` | chains of convolutions, pooling, ReLU and linear layers | compiled C++, in `native/` |
 | `vmap` | modules without random layers or running statistics | autograd, all jobs at once |
 | `loop` | any module | one job after the other |
 """
