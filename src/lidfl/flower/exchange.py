@@ -1,6 +1,6 @@
 """One request to some nodes, from the first message sent to the last reply waited for.
 
-- No more than `in_flight` messages are out at a time: each starts a process at its node, and Flower starts another
+- Only so many messages are out at a time (`window`): each starts a process at its node, and Flower starts another
   one if the first has not reported in 30 s. A node that takes long gives its place to the next, and is still heard.
 - Each message has a deadline, and lives no longer: a node that comes back does not work on stale requests. One
   deadline covers all that may happen to a request: an answer in another's name, a second try, a slow upload.
@@ -134,7 +134,7 @@ class Exchange:
         """Send to as many as there are places for; who takes long has none any more."""
         now = monotonic()
         held = self.fleet.patience.place(self.kind)
-        places = self.fleet.limits.in_flight - sum(now - sent.at < held for sent in self.out.values())
+        places = self.fleet.window.size - sum(now - sent.at < held for sent in self.out.values())
         for _ in range(min(places, len(self.waiting))):
             node = self.waiting.popleft()
             try:
@@ -238,6 +238,7 @@ class Exchange:
         conduct.reason = ""
         conduct.seconds = now - self.first[sent.node]
         conduct.received += size_of(content)
+        self.fleet.window.answered(now - sent.at)
         self.fleet.patience.took(self.kind, sent.node, conduct.seconds)
         self._charge(sent.node, now)
         return content
@@ -257,6 +258,7 @@ class Exchange:
             waited = now - self.first[sent.node]
             if waited > min(self._limit(sent.node, base), self.deadline):
                 del self.out[name]
+                self.fleet.window.shrink()
                 most = self.questions[sent.node].most_bytes
                 self.fleet.give_up(name, Overdue(sent, most, self.first[sent.node] + 2 * self.deadline, self.late))
                 self._charge(sent.node, now)

@@ -16,6 +16,7 @@ from lidfl.flower.exchange import Conduct, Exchange, NodeId, Overdue, Question, 
 from lidfl.flower.opening import Refused
 from lidfl.flower.patience import Patience
 from lidfl.flower.signing import Signer
+from lidfl.flower.window import Window
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ class Limits:
     """What a fleet is allowed."""
 
     in_flight: int = 8
-    """Messages out at a time: each starts a process at its node."""
+    """Messages out at a time, to begin with and at least: see `window`."""
     deadline: float = 120.0
     """Seconds for one message at most, from its sending to its reply."""
     poll: float = 0.2
@@ -64,6 +65,7 @@ class Fleet:
         self.limits = limits
         self.signer = signer or Signer(None)
         self.patience = Patience(limits.patience, limits.deadline, limits.share)
+        self.window = Window(limits.in_flight)
         self.online: list[NodeId] = []
         """The nodes that counted as online when that was last asked."""
         self.conduct: dict[NodeId, Conduct] = {}

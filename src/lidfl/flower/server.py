@@ -5,7 +5,7 @@ The app's run config overrides the experiment's settings (`flwr run . -c "rounds
 | key | meaning |
 |---|---|
 | `resume`, `overwrite` | as with `lidfl run`: with `resume=true` a run that was killed goes on |
-| `in-flight`, `deadline` | messages out at a time, and seconds for each (see `fleet.Limits`) |
+| `in-flight`, `deadline` | messages out at a time, more while replies are quick (see `window`); seconds for each |
 | `patience` | seconds that an honest node needs (see `lidfl.flower.patience`) |
 | `wait` | seconds to wait at the start until all clients have joined |
 | `open-roll` | nodes may join and leave while it runs; `num-clients` is how many are planned with |
