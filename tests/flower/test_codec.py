@@ -13,25 +13,47 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from lidfl.flower import codec
 from lidfl.flower.codec import FIELDS, UPDATE, Ask, Reply, Unreadable, Work
 
+LARGE = codec.INLINE // 4 + 1
+"""Numbers of a model that travels as a record of its own."""
 
-def test_requests_and_replies_come_back_as_they_were() -> None:
-    vector = np.array([1.5, -2.25], dtype=np.float32)
+
+@pytest.mark.parametrize("dim", [2, LARGE])
+def test_requests_and_replies_come_back_as_they_were(dim: int) -> None:
+    vector = np.linspace(-2.25, 1.5, dim, dtype=np.float32)
     name = codec.content_hash(vector)
     ask = Ask("vote", 3, 2, (name, "other"), 4, Work(7, 10, 16, 0.01, 0.9), {name: vector})
     read = codec.read_ask(codec.pack_ask(ask))
     assert read.vectors[name].tolist() == vector.tolist()
     assert {**vars(read), "vectors": None} == {**vars(ask), "vectors": None}
     reply = Reply("trained", 1, 5, (2, 0), ("x",), vector)
-    back = codec.read_reply(codec.pack_reply(reply), dim=2)
+    back = codec.read_reply(codec.pack_reply(reply), dim=dim)
     assert back.update is not None
     assert back.update.tolist() == vector.tolist()
     assert {**vars(back), "update": None} == {**vars(reply), "update": None}
 
 
-def test_a_model_that_is_not_what_its_hash_says_is_refused_by_the_client() -> None:
-    ask = Ask("vote", models=("a" * 64,), vectors={"a" * 64: np.zeros(3, dtype=np.float32)})
+@pytest.mark.parametrize("dim", [3, LARGE])
+def test_a_model_that_is_not_what_its_hash_says_is_refused_by_the_client(dim: int) -> None:
+    ask = Ask("vote", models=("a" * 64,), vectors={"a" * 64: np.zeros(dim, dtype=np.float32)})
     with pytest.raises(Unreadable, match="hash"):
         codec.read_ask(codec.pack_ask(ask))
+
+
+@pytest.mark.parametrize("floats", [[], [bytes(4), bytes(4)], [bytes(7)], ["four"], bytes(4)])
+def test_models_among_the_fields_that_are_none_are_not_decoded(floats: Any) -> None:
+    content = codec.pack_ask(Ask("vote", vectors={"m": np.zeros(1, dtype=np.float32)}))
+    content.config_records[FIELDS]["floats"] = floats
+    with pytest.raises(Unreadable, match="wrong"):
+        codec.read_ask(content)
+
+
+def test_a_message_with_a_small_model_is_stored_as_three_objects() -> None:
+    """Flower stores and fetches each by itself: message, records and fields; a large model adds three."""
+    request = {
+        dim: codec.pack_ask(Ask("vote", vectors={"m": np.zeros(dim, dtype=np.float32)})) for dim in (650, LARGE)
+    }
+    sealed = {dim: codec.in_envelope(content, "secret", 60.0) for dim, content in request.items()}
+    assert [1 + len(get_all_nested_objects(sealed[dim])) for dim in (650, LARGE)] == [3, 6]
 
 
 def fields(**changes: Any) -> ConfigRecord:
@@ -78,7 +100,7 @@ def test_what_is_not_a_reply_is_never_decoded(content: RecordDict) -> None:
 
 def test_nobody_can_foretell_the_bytes_of_any_record_or_array() -> None:
     """Flower names an object by its bytes; who announced that name first, with other children, would block it."""
-    vector = np.zeros(3, dtype=np.float32)
+    vector = np.zeros(LARGE, dtype=np.float32)
     ask = Ask("vote", 1, 2, (codec.content_hash(vector),), vectors={codec.content_hash(vector): vector})
     asks, again = codec.pack_ask(ask), codec.pack_ask(ask)
     replies, others = (codec.pack_reply(Reply("trained", update=vector)) for _ in range(2))

@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Context, Message, RecordDict
 
 from lidfl.flower import codec
-from lidfl.flower.codec import ENVELOPE, Ask
+from lidfl.flower.codec import Ask, in_envelope, secret_of
 from lidfl.flower.fleet import Fleet, Limits
 from lidfl.flower.window import MOST
 from tests.flower.local_grid import LocalGrid
@@ -39,17 +39,13 @@ def test_a_reply_counts_only_with_the_secret_of_its_own_request() -> None:
         return Message(ballot(), reply_to=message)
 
     def guessed(message: Message, _: Context) -> Message:
-        content = ballot()
-        content[ENVELOPE] = ConfigRecord({"secret": "0" * 32})
-        return Message(content, reply_to=message)
+        return Message(in_envelope(ballot(), "0" * 32, 60.0), reply_to=message)
 
     seen: list[Message] = []
 
     def replayed(message: Message, _: Context) -> Message:
         seen.append(message)
-        content = ballot()
-        content[ENVELOPE] = ConfigRecord({"secret": seen[0].content.config_records[ENVELOPE]["secret"]})
-        return Message(content, reply_to=message)
+        return Message(in_envelope(ballot(), secret_of(seen[0]), 60.0), reply_to=message)
 
     grid = LocalGrid({1: (without, {}), 2: (guessed, {}), 3: (replayed, {})})
     found, refused = ask_all(grid)
@@ -63,7 +59,7 @@ def test_each_node_has_a_secret_of_its_own_in_every_request() -> None:
     grid = LocalGrid({node: (replying(ballot), {}) for node in range(1, 6)})
     for _ in range(3):
         ask_all(grid)
-    secrets = {str(message.content.config_records[ENVELOPE]["secret"]) for message in grid.pushed}
+    secrets = {secret_of(message) for message in grid.pushed}
     assert len(secrets) == 15
 
 

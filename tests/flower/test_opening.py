@@ -20,7 +20,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from lidfl.flower import codec
-from lidfl.flower.codec import ENVELOPE, Reply
+from lidfl.flower.codec import Reply, in_envelope
 from lidfl.flower.exchange import authentic
 from lidfl.flower.opening import Posted, Refused, announced, unfolded
 from tests.flower.posted import Runtime, packed
@@ -41,8 +41,7 @@ def reply(content: RecordDict, to: str = "asked") -> Message:
 
 def trained(secret: str = "s") -> RecordDict:
     content = codec.pack_reply(Reply("trained", update=np.arange(650, dtype=np.float32)))
-    content[ENVELOPE] = ConfigRecord({"secret": secret})
-    return content
+    return in_envelope(content, secret, 60.0)
 
 
 def opened(runtime: Runtime) -> codec.Reply:

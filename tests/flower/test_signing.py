@@ -14,7 +14,7 @@ from flwr.app.metadata import Metadata
 
 from lidfl import LidflError
 from lidfl.flower import client_app, codec, signing
-from lidfl.flower.codec import Ask, envelope
+from lidfl.flower.codec import Ask, in_envelope
 from lidfl.flower.fleet import Fleet
 from lidfl.flower.local.shares import FiledTask, write_shares
 from lidfl.flower.signing import Signer, Unsigned, Verifier, make_server_key, public_key_of, read_private_key
@@ -34,8 +34,7 @@ def public(key: Path) -> str:
 
 
 def request(key: Path | None, *, node: int = 7, group: str = "3", run: int = 1, ttl: float = 60.0) -> Message:
-    content = codec.pack_ask(Ask("hello"))
-    content[codec.ENVELOPE] = envelope("secret", ttl)
+    content = in_envelope(codec.pack_ask(Ask("hello")), "secret", ttl)
     metadata = Metadata(run, "m", 1, node, "", "", time(), ttl, "query")
     message: Message = make_message(metadata=metadata, content=content)
     Signer(read_private_key(key) if key else None).sign(message, group)

@@ -23,11 +23,16 @@ Vector: TypeAlias = NDArray[np.float32]
 """A model or an update, one flat vector."""
 
 FIELDS, MODELS, UPDATE = "lidfl", "lidfl.models", "lidfl.update"
-"""The records of a message: its fields, the models that come with it, the update that comes back."""
-ENVELOPE = "lidfl.envelope"
-"""The record of a message's secret, which the reply echoes, and of the seconds that the client has."""
+"""The records of a message: its fields, the models that come with it, the update that comes back.
+
+As few as can be: Flower stores and fetches every record by itself, and that is what a round takes longest for.
+"""
+SECRET, DEADLINE = "secret", "deadline"
+"""Fields of every request: what its reply echoes, and the seconds that the client has."""
 RAW = "lidfl.float32"
 """Little-endian floats, nothing else."""
+INLINE = 32 * 1024
+"""Bytes up to which models travel among the fields: a record of their own is more work, but is stored once."""
 SALT = 16
 """Random bytes before the floats of an array."""
 MOST_NAMES = 10_000
@@ -116,23 +121,35 @@ def from_array(array: Array, most: int) -> Vector:
     length = len(array.data) - SALT
     if length > 4 * most:
         raise Unreadable("too large")
-    if length < 0 or length % 4 or array.shape != (length // 4,):
+    if length < 0 or array.shape != (length // 4,):
         raise Unreadable("wrong shape")
-    return np.frombuffer(array.data, dtype="<f4", offset=SALT).astype(np.float32)
+    return from_bytes(memoryview(array.data)[SALT:])
+
+
+def from_bytes(data: bytes | memoryview) -> Vector:
+    """The vector whose numbers these are."""
+    if len(data) % 4:
+        raise Unreadable("wrong shape")
+    return np.frombuffer(data, dtype="<f4").astype(np.float32)
 
 
 def pack_ask(ask: Ask, salt: bytes | None = None) -> RecordDict:
     """A request as records; the record of models is left out if it would be empty, since all know an empty one."""
+    inline = {name: _bytes(vector) for name, vector in ask.vectors.items()}
+    if sum(map(len, inline.values())) > INLINE:
+        inline = {}
     entries: dict[str, Any] = {
         "kind": ask.kind,
         "round_index": ask.round_index,
         "client": ask.client,
         "models": list(ask.models),
         "ranks": ask.ranks,
+        "inline": list(inline),
+        "floats": list(inline.values()),
         "salt": new_salt(),
     }
     records = RecordDict({FIELDS: ConfigRecord(entries | asdict(ask.work))})
-    if ask.vectors:
+    if len(inline) < len(ask.vectors):
         records[MODELS] = pack_vectors(ask.vectors, salt)
     return records
 
@@ -145,12 +162,14 @@ def pack_vectors(vectors: Mapping[str, Vector], salt: bytes | None = None) -> Ar
 def read_ask(content: RecordDict) -> Ask:
     """The request in a message, with the models that came with it checked against their hashes."""
     record = _record(content, FIELDS, ConfigRecord)
-    vectors = {}
     arrays = _record(content, MODELS, ArrayRecord) if MODELS in content else ArrayRecord()
-    for name, array in arrays.items():
-        vectors[name] = from_array(array, most=len(array.data))
-        if content_hash(vectors[name]) != name:
-            raise Unreadable("a model is not what its hash says")
+    vectors = {name: from_array(array, most=len(array.data)) for name, array in arrays.items()}
+    names, floats = _listed(record, "inline", str), _listed(record, "floats", bytes)
+    if len(names) != len(floats):
+        raise Unreadable("wrong shape")
+    vectors |= {name: from_bytes(data) for name, data in zip(names, floats, strict=True)}
+    if any(content_hash(vector) != name for name, vector in vectors.items()):
+        raise Unreadable("a model is not what its hash says")
     return Ask(
         kind=_typed(record, "kind", str),
         round_index=_typed(record, "round_index", int),
@@ -210,20 +229,26 @@ def read_reply(content: RecordDict, dim: int) -> Reply:
     )
 
 
-def envelope(secret: str, deadline: float) -> ConfigRecord:
-    """What every request carries besides its content."""
-    return ConfigRecord({"secret": secret, "deadline": deadline})
+def in_envelope(content: RecordDict, secret: str, deadline: float) -> RecordDict:
+    """A request with what each carries besides its content."""
+    fields = ConfigRecord({**content.config_records[FIELDS], SECRET: secret, DEADLINE: deadline})
+    return RecordDict({**content, FIELDS: fields})
 
 
 def reply_with(content: RecordDict, request: Message) -> Message:
     """A client's reply, with the secret of the request that it answers."""
-    content[ENVELOPE] = ConfigRecord({"secret": _typed(request.content.config_records[ENVELOPE], "secret", str)})
+    content.config_records[FIELDS][SECRET] = secret_of(request)
     return Message(content, reply_to=request)
+
+
+def secret_of(message: Message) -> str:
+    """The secret that a message carries."""
+    return str(_typed(_record(message.content, FIELDS, ConfigRecord), SECRET, str))
 
 
 def time_limit(request: Message) -> float:
     """How many seconds a client has for a request."""
-    return float(_typed(request.content.config_records[ENVELOPE], "deadline", float))
+    return float(_typed(_record(request.content, FIELDS, ConfigRecord), DEADLINE, float))
 
 
 def size_of(content: RecordDict) -> int:

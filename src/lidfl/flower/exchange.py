@@ -20,10 +20,10 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeAlias
 
 import httpx
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 
-from lidfl.flower.codec import ENVELOPE, envelope, size_of
+from lidfl.flower.codec import Unreadable, in_envelope, secret_of, size_of
 from lidfl.flower.opening import Parcel, Refused, announced
 from lidfl.flower.patience import LEEWAY
 
@@ -147,7 +147,7 @@ class Exchange:
         left = self.first.setdefault(node, now) + self.deadline - now
         if left <= 0:
             raise Refused(LATE, "no time is left to ask again")
-        records = RecordDict({**question.content, ENVELOPE: envelope(secret, left)})
+        records = in_envelope(question.content, secret, left)
         message = Message(records, node, question.kind, ttl=left)
         self.fleet.signer.sign(message, question.group)
         try:
@@ -289,8 +289,10 @@ def authentic(message: Message, secret: str) -> RecordDict:
         # Flower says so itself of a message that has expired.
         expired = message.error.code == ErrorCode.MESSAGE_UNAVAILABLE
         raise Refused(LATE if expired else FAILED, message.error.reason or "")
-    record = message.content.get(ENVELOPE)
-    echoed = record.get("secret") if isinstance(record, ConfigRecord) else None
-    if not isinstance(echoed, str) or not secrets.compare_digest(echoed.encode(), secret.encode()):
+    try:
+        echoed = secret_of(message)
+    except Unreadable:
+        echoed = ""
+    if not secrets.compare_digest(echoed.encode(), secret.encode()):
         raise Refused(FORGED, "the reply does not carry the request's secret")
     return message.content

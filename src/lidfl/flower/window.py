@@ -2,8 +2,8 @@
 
 Every message starts a process at its node, and every process talks to one SuperLink. With too many out at a time
 on a busy machine all are late, and Flower starts late ones a second time; with too few, nodes and SuperLink idle.
-Nobody knows the right number beforehand, so it is felt for, as TCP does: one more for each quick reply, half as many
-after a slow one.
+Nobody knows the right number beforehand, so it is felt for, as TCP does: one more for each quick reply, half as
+many after a slow one.
 
 Slow liars can bring it down to what it is at the start, and no further; quick ones can raise it no further than the
 multiple below, nor by more than one for each reply.

@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("flwr", reason="pip install 'lidfl[flower]'")
 
 import numpy as np
-from flwr.app import ConfigRecord, Message
+from flwr.app import Message
 from flwr.clientapp import ClientApp
 
 from lidfl import RunDirectory
 from lidfl.flower import client_app
-from lidfl.flower.codec import ENVELOPE, Ask, Reply, envelope, pack_ask, pack_reply, read_ask, reply_with
+from lidfl.flower.codec import Ask, Reply, in_envelope, pack_ask, pack_reply, read_ask, reply_with
 from lidfl.flower.local.federation import LocalFederation
 from lidfl.flower.local.shares import FiledTask
 from tests.flower.fake_node import FakeNode, fake_node
@@ -82,8 +82,7 @@ def flood(liar: FakeNode, app: ClientApp, out: Path) -> int:
     victim = json.loads((out / "nodes.json").read_text())["1"]
     taken = 0
     for _ in range(40):
-        content = pack_ask(Ask("vote", models=read_ask(vote.content).models))
-        content[ENVELOPE] = envelope("0" * 32, 60.0)
+        content = in_envelope(pack_ask(Ask("vote", models=read_ask(vote.content).models)), "0" * 32, 60.0)
         try:
             liar.instruct(victim, vote.metadata.run_id, content)
             taken += 1
@@ -125,8 +124,7 @@ def test_our_superlink_takes_a_reply_only_from_the_node_that_was_asked_and_store
         thread.start()
         mine = answer_until_vote(liar, app)
         thread.join()
-        lie = pack_reply(Reply("ballot", ballot=(0,)))
-        lie[ENVELOPE] = ConfigRecord({"secret": "0" * 32})
+        lie = in_envelope(pack_reply(Reply("ballot", ballot=(0,))), "0" * 32, 60.0)
         with pytest.raises(httpx.HTTPStatusError, match="400"):
             liar.send(Message(lie, reply_to=waiting[0]))
         before = (federation.home / "state.db").stat().st_size

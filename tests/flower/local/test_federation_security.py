@@ -21,7 +21,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
 from lidfl import LidflError, RunDirectory, run
 from lidfl.flower import client_app
-from lidfl.flower.codec import ENVELOPE, Reply, pack_reply, reply_with, to_array
+from lidfl.flower.codec import Reply, in_envelope, pack_reply, reply_with, secret_of, to_array
 from lidfl.flower.credentials import make_node_key
 from lidfl.flower.hosting import free_port, listens
 from lidfl.flower.local.federation import LocalFederation
@@ -53,9 +53,8 @@ def test_nobody_can_vote_for_another_vote_twice_or_replay_a_ballot(federation: L
         mine = answer_until_vote(liar, app)
         thread.join()
         (theirs,) = waiting
-        lie = pack_reply(Reply("ballot", ballot=(0,)))
         # In another's name: Flower takes it, since it only checks the key of who hands it in.
-        lie[ENVELOPE] = ConfigRecord({"secret": mine.content.config_records[ENVELOPE]["secret"]})
+        lie = in_envelope(pack_reply(Reply("ballot", ballot=(0,))), secret_of(mine), 60.0)
         liar.send(Message(lie, reply_to=theirs))
         sleep(1)
         victim.send(app(theirs, victim.context))  # too late: Flower has taken the lie for its reply
@@ -63,8 +62,7 @@ def test_nobody_can_vote_for_another_vote_twice_or_replay_a_ballot(federation: L
         liar.send(reply_with(pack_reply(Reply("ballot", ballot=(1,))), mine))
         liar.send(reply_with(pack_reply(Reply("ballot", ballot=(2,))), mine))
         # In the next round, the old ballot once more.
-        old = pack_reply(Reply("ballot", ballot=(1,)))
-        old[ENVELOPE] = ConfigRecord({"secret": mine.content.config_records[ENVELOPE]["secret"]})
+        old = in_envelope(pack_reply(Reply("ballot", ballot=(1,))), secret_of(mine), 60.0)
         with serving(victim, app):
             liar.send(Message(old, reply_to=answer_until_vote(liar, app)))
             first, second = finish(out)
