@@ -42,8 +42,12 @@ def write_command(folder: Path, address: Path) -> None:
     script.chmod(0o700)
 
 
-PRELOADED = ("flwr.supernode.cli", "sklearn.datasets", "lidfl.flower.client", "lidfl.flower.worker")
-"""What every client app imports; the app of `lidfl init-flower` has its digits from scikit-learn."""
+PRELOADED = (
+    *("flwr.supernode.cli", "httpcore", "encodings.cp437"),
+    *("sklearn.datasets", "lidfl.flower.client", "lidfl.flower.worker"),
+)
+"""What every client app imports, with what httpx and zipfile import when they are first used; the app of
+`lidfl init-flower` has its digits from scikit-learn."""
 
 
 def tend(address: str, more: Sequence[str] = ()) -> None:
