@@ -43,8 +43,9 @@ def attacks_of(found: Iterable[Kept]) -> list[str]:
 
 
 def by_attack(found: list[Kept], columns: Mapping[str, Wanted], title: str) -> str:
-    """A table for each fraction: a row an attack, a column a method, each beside the oracle."""
+    """A table for each fraction: a row an attack, a column a method that was run, each beside the oracle."""
     tables = []
+    columns = {name: wanted for name, wanted in columns.items() if such(found, **wanted)}
     for fraction in sorted({run.experiment.byzantine_fraction for run in found}):
         at = such(found, byzantine_fraction=fraction)
         ceiling = such(at, method="oracle")
@@ -75,7 +76,7 @@ def digits() -> str:
 
 def femnist() -> str:
     """LR and MLP on FEMNIST."""
-    return _both("adversary-femnist", {**RANKED, "lidfl, worst votes": dict(method="lidfl")})
+    return _both("adversary-femnist", {**RANKED, **PAPERS})
 
 
 def femnist_before() -> str:
@@ -92,7 +93,6 @@ def _both(name: str, columns: Mapping[str, Wanted]) -> str:
 def cnn() -> str:
     """The paper's CNN, after few rounds."""
     found = runs("adversary-cnn")
-    columns: dict[str, Wanted] = {"lidfl-ranked, coordinated": RANKED["lidfl-ranked, coordinated"]}
     lists = [run for run in found if run.experiment.method != "lidfl"]
     papers = such(found, method="lidfl")
     kinds: dict[str, Wanted] = {
@@ -103,7 +103,12 @@ def cnn() -> str:
     attacks = attacks_of(papers)
     lines = [[name, *(text(such(papers, attack=a, **wanted)) for a in attacks)] for name, wanted in kinds.items()]
     table = markdown(["lidfl, 60 %, defence", *(f"`{attack}`" for attack in attacks)], lines)
-    return by_attack(lists, columns, "CNN, ") + "\n" + table + seeds(papers)
+    return by_attack(lists, RANKED, "CNN, ") + "\n" + table + seeds(papers)
+
+
+def drift() -> str:
+    """Attackers who drift for 300 rounds."""
+    return _both("adversary-drift", RANKED)
 
 
 def defences() -> str:
@@ -195,6 +200,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "femnist": femnist,
     "femnist-before": femnist_before,
     "cnn": cnn,
+    "drift": drift,
     "defences": defences,
     "absence": absence,
     "assumed": assumed,
