@@ -86,7 +86,8 @@ def femnist_before() -> str:
 
 def _both(name: str, columns: Mapping[str, Wanted]) -> str:
     """The tables of the linear model and of the network, as far as they have been run."""
-    by_model = {model: such(runs(name), model=model) for model in ("lr", "mlp")}
+    found = [*runs(name), *runs(f"{name}-paper")]
+    by_model = {model: such(found, model=model) for model in ("lr", "mlp")}
     return "\n".join(by_attack(some, columns, f"{model.upper()}, ") for model, some in by_model.items() if some)
 
 
