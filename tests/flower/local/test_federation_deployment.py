@@ -47,24 +47,35 @@ def hosts(tmp_path: Path) -> Iterator[dict[str, Path]]:
     """Three namespaces on a bridge, each with a folder of its own."""
     if not shutil.which("ip") or not shutil.which("nginx", path=PATH) or os.geteuid():
         pytest.skip("needs root, ip and nginx")
+    take_down()  # what a killed run has left
     if not ip("link", "add", BRIDGE, "type", "bridge"):
         pytest.skip("network namespaces are not allowed here")
     ip("link", "set", BRIDGE, "up")
     for number, (name, address) in enumerate(HOSTS.items()):
-        ip("netns", "add", f"lidfl-{name}")
-        ip("link", "add", f"lidfl-{number}", "type", "veth", "peer", "name", "eth0", "netns", f"lidfl-{name}")
-        ip("link", "set", f"lidfl-{number}", "master", BRIDGE, "up")
-        for words in (("addr", "add", f"{address}/24", "dev", "eth0"), ("link", "set", "eth0", "up")):
-            ip("-n", f"lidfl-{name}", *words)
-        ip("-n", f"lidfl-{name}", "link", "set", "lo", "up")
+        host = f"lidfl-{name}"
+        for words in (
+            f"netns add {host}",
+            f"link add lidfl-{number} type veth peer name eth0 netns {host}",
+            f"link set lidfl-{number} master {BRIDGE} up",
+            f"-n {host} addr add {address}/24 dev eth0",
+            f"-n {host} link set eth0 up",
+            f"-n {host} link set lo up",
+        ):
+            assert ip(*words.split()), words
         (tmp_path / name).mkdir()
     yield {name: tmp_path / name for name in HOSTS}
-    for name in HOSTS:
+    take_down()
+
+
+def take_down() -> None:
+    """Remove hosts and wires: a host dies after its last process, and until then its wire's name is taken."""
+    for number, name in enumerate(HOSTS):
         inside = subprocess.run(
             ["ip", "netns", "pids", f"lidfl-{name}"], capture_output=True, text=True, check=False
         )
         for pid in inside.stdout.split():
             os.kill(int(pid), signal.SIGKILL)
+        ip("link", "del", f"lidfl-{number}")
         ip("netns", "del", f"lidfl-{name}")
     ip("link", "del", BRIDGE)
 
