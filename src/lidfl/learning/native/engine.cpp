@@ -30,10 +30,9 @@ struct Descent {
 // One local training: SGD with momentum, v ← μv + g, w ← w − ℓv, from v = 0.
 class Trainer {
   public:
-    Trainer(const Layers& layers, int batch_size, int threads)
-        : model_(layers), batch_(layers, std::min(slice_of(layers), batch_size), true), gradient_(layers.packed),
-          velocity_(layers.packed) {
-        for (int t = 0; t < threads; t++) scratch_.push_back(std::make_unique<Scratch>(layers));
+    Trainer(const Layers& layers, int images, int threads)
+        : model_(layers), batch_(layers, images, true), gradient_(layers.packed), velocity_(layers.packed) {
+        for (int t = 0; t < threads; t++) scratch_.push_back(std::make_unique<Scratch>(layers, images));
     }
 
     void start(const float* weights) {
@@ -86,8 +85,8 @@ class Trainer {
         const size_t image_size = layers.pixels();
         for (int n = first; n < last; n++) {
             read_image(in, data.images + rows[n] * image_size, batch_.images[0].data() + size_t(n) * in.size());
-            forward_convolutions(model_, batch_, n, scratch, true);
         }
+        forward_convolutions(model_, batch_, first, last - first, scratch, true);
         forward_linears(model_, batch_, first, last - first);
         const Linear& top = layers.linears.back();
         for (int n = first; n < last; n++) {
@@ -140,10 +139,10 @@ void run_job(Trainer& trainer, const Team& team, const JobList& jobs, int job, c
 // As many jobs at a time as there are threads, a thread each; those that are left over by all threads together.
 void train(const Layers& layers, const JobList& jobs, const Data& data, const Descent& descent, int threads) {
     const int alone = jobs.count / threads * threads;
-    const int trainers = alone > 0 ? threads : 1;
+    const int trainers = alone > 0 ? threads : 1, images = std::min(slice_of(layers), descent.batch_size);
     std::vector<std::unique_ptr<Trainer>> trainer;
     for (int t = 0; t < trainers; t++) {
-        trainer.push_back(std::make_unique<Trainer>(layers, descent.batch_size, t == 0 ? threads : 1));
+        trainer.push_back(std::make_unique<Trainer>(layers, images, t == 0 ? threads : 1));
     }
     const unsigned mode = float_mode();
     std::atomic<int> next{0};
@@ -164,7 +163,7 @@ void train(const Layers& layers, const JobList& jobs, const Data& data, const De
 
 // Where one thread's images go through the network.
 struct Station {
-    explicit Station(const Layers& layers) : batch(layers, evaluation_slice_of(layers), false), scratch(layers) {}
+    Station(const Layers& layers, int images) : batch(layers, images, false), scratch(layers, images) {}
     Batch batch;
     Scratch scratch;
 };
@@ -179,8 +178,8 @@ bool evaluate_slice(const Model& model, Station& station, const float* images, i
         const float* image = images + n * image_size;
         is_safe = is_safe && largest_magnitude(image, static_cast<int>(image_size)) <= LARGEST_PIXEL;
         read_image(in, image, station.batch.images[0].data() + size_t(n) * in.size());
-        forward_convolutions(model, station.batch, n, station.scratch, false);
     }
+    forward_convolutions(model, station.batch, 0, count, station.scratch, false);
     forward_linears(model, station.batch, 0, count);
     for (int n = 0; n < count; n++) {
         const float* from = station.batch.outputs.back().data() + n * layers.linears.back().stride;
@@ -194,10 +193,10 @@ bool evaluate(const Layers& layers, const float* weights, const float* images, i
     Model model(layers);
     each_parameter(layers, [&](int place, int original) { model.packed.data()[place] = weights[original]; });
     model.derive(Team{}, false);
-    std::vector<std::unique_ptr<Station>> stations;
-    for (int t = 0; t < threads; t++) stations.push_back(std::make_unique<Station>(layers));
-    const unsigned mode = float_mode();
     const int size = evaluation_slice_of(layers), slices = (count + size - 1) / size;
+    std::vector<std::unique_ptr<Station>> stations;
+    for (int t = 0; t < threads; t++) stations.push_back(std::make_unique<Station>(layers, size));
+    const unsigned mode = float_mode();
     const size_t image_size = layers.pixels();
     std::atomic<int> next{0};
     std::atomic<bool> is_safe{model.is_safe()};

@@ -15,6 +15,8 @@
 
 namespace lidfl {
 
+constexpr int RING = 14;  // the width and height, border included, of images that are convolved by Fourier's transform
+
 // Images of one shape: what a convolution reads and writes.
 struct Shape {
     int channels = 0, stride = 0;  // real channels, and those that memory has
@@ -34,7 +36,7 @@ struct Convolution {
     int row_stride = 0;  // the same, filled up to whole vectors
     int weights = 0, biases = 0;  // where they start in the packed vector
     int original = 0;             // where they start in torch's vector: (output, channel, row, column), biases
-    bool winograd = false;
+    bool winograd = false, fourier = false;  // how it is computed; by its definition if neither
 
     int weight_size() const { return kernel * row_stride; }  // of one output
     int outputs() const { return out.stride; }
@@ -81,7 +83,9 @@ inline void add_convolution(Layers& layers, Shape in, const int32_t* spec) {
     if (layer.out.height < 1 || layer.out.width < 1) throw std::invalid_argument("an image smaller than the kernel");
     layer.run = layer.kernel * in.stride;
     layer.row_stride = row_size(layer.kernel, layer.run);
-    layer.winograd = layer.kernel == 5 && layer.pool && in.stride % LANES == 0;
+    const bool is_fast = layer.kernel == 5 && layer.pool && in.stride % LANES == 0;
+    layer.fourier = is_fast && in.height + 2 * in.pad_y == RING && in.width + 2 * in.pad_x == RING;
+    layer.winograd = is_fast && !layer.fourier;
     layer.original = layers.parameters;
     layer.weights = layers.packed;
     layer.biases = layer.weights + layer.outputs() * layer.weight_size();

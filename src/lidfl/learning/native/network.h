@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "fourier.h"
 #include "gradients.h"
 #include "winograd.h"
 
@@ -34,7 +35,8 @@ class Model {
         for (const Convolution& layer : layers.convolutions) {
             const int taps = layer.kernel * layer.run, outputs = layer.outputs();
             turned.emplace_back(size_t(taps) * outputs);
-            points.emplace_back(layer.winograd ? size_t(POINTS) * layer.in.stride * outputs : 0);
+            const size_t pairs = size_t(layer.in.stride) * outputs;
+            points.emplace_back(layer.winograd ? POINTS * pairs : layer.fourier ? LINES * line_stride(pairs) : 0);
             norms.emplace_back(outputs);
             routes.emplace_back(layer);
         }
@@ -55,9 +57,10 @@ class Model {
         team.wait();
         for (size_t l = 0; l < layers.convolutions.size(); l++) {
             const Convolution& layer = layers.convolutions[l];
-            if (!layer.winograd) continue;
+            if (!layer.winograd && !layer.fourier) continue;
             const int channels = layer.in.stride;
-            transform_kernels(layer, turned[l].data(), points[l].data(), team.first(channels), team.last(channels));
+            const auto transform = layer.winograd ? transform_kernels : fourier_kernels;
+            transform(layer, turned[l].data(), points[l].data(), team.first(channels), team.last(channels));
         }
         team.wait();
     }
@@ -65,14 +68,14 @@ class Model {
     // Whether no value on the way through the network can overflow, whatever the image. Where one could, NaN might
     // come and go unseen (a maximum drops it), so such models are handed back to torch.
     bool is_safe() const {
-        constexpr double WINOGRAD_GROWTH = 1000;  // of tiles, between their transforms
+        constexpr double GROWTH = 10000;  // of what is transformed, until it is back
         double reach = LARGEST_PIXEL;
         for (size_t l = 0; l < layers.convolutions.size(); l++) {
             const Convolution& layer = layers.convolutions[l];
             const int taps = layer.kernel * layer.run;
             const double weight = largest_magnitude(turned[l].data(), taps * layer.outputs());
             reach = reach * taps * weight + largest_magnitude(biases(layer), layer.outputs());
-            if (!(reach * WINOGRAD_GROWTH < LARGEST_FLOAT)) return false;
+            if (!(reach * GROWTH < LARGEST_FLOAT)) return false;
         }
         for (const Linear& layer : layers.linears) {
             const double weight = largest_magnitude(packed.data() + layer.weights, layer.inputs * layer.stride);
@@ -92,7 +95,7 @@ class Model {
     const Layers layers;
     Buffer<float> packed;
     std::vector<Buffer<float>> turned;          // of convolutions: (row, column, channel, output)
-    std::vector<Buffer<float>> points;          // of convolutions, as Winograd wants them
+    std::vector<Buffer<float>> points;          // of convolutions, transformed
     std::vector<Buffer<float>> norms;           // of each output's weights
     std::vector<Buffer<float>> turned_linears;  // (output, feature)
     std::vector<Routes> routes;
@@ -121,11 +124,12 @@ class Model {
     }
 };
 
-// What one thread needs for itself.
+// What one thread needs for itself, to work on so many images at a time.
 class Scratch {
   public:
-    explicit Scratch(const Layers& layers) {
+    Scratch(const Layers& layers, int images) {
         size_t inputs = 0, outputs = 0, lists = 0, cells = 0;
+        size_t lines_in = 0, lines_out = 0;
         int longest = 0;
         for (const Convolution& layer : layers.convolutions) {
             const size_t tiles = std::min(layer.cells(), MOST_TILES), here = layer.cells();
@@ -133,12 +137,18 @@ class Scratch {
                 inputs = std::max(inputs, POINTS * tiles * layer.in.stride);
                 outputs = std::max(outputs, POINTS * tiles * layer.outputs());
             }
+            if (layer.fourier) {
+                lines_in = std::max(lines_in, line_stride(size_t(images) * layer.in.stride));
+                lines_out = std::max(lines_out, line_stride(size_t(images) * layer.outputs()));
+            }
             longest = std::max(longest, layer.outputs());
             lists = std::max(lists, 5 * here * layer.outputs());
             cells = std::max(cells, here);
         }
         winograd.inputs = Buffer<float>(inputs);
         winograd.outputs = Buffer<float>(outputs);
+        fourier.inputs = Buffer<float>(LINES * lines_in);
+        fourier.outputs = Buffer<float>(LINES * lines_out);
         unsure = Buffer<uint8_t>(cells * longest);
         tolerances = Buffer<float>(longest);
         by_position.multiples.resize(lists);
@@ -147,6 +157,7 @@ class Scratch {
     }
 
     WinogradScratch winograd;
+    FourierScratch fourier;
     Buffer<uint8_t> unsure;    // (cell, output)
     Buffer<float> tolerances;  // of each output
     PositionLists by_position;
@@ -175,6 +186,11 @@ class Batch {
 
     static size_t image_size(const Shape& shape) { return shape.size(); }
 
+    // What convolution l reads of one image.
+    const float* image(size_t l, int slot, const Shape& shape) const {
+        return images[l].data() + size_t(slot) * shape.size();
+    }
+
     std::vector<Buffer<float>> images;     // the input, then what each convolution gives
     std::vector<Buffer<float>> gradients;  // of the same
     std::vector<Buffer<uint8_t>> picks;    // of each convolution: which position each cell's value is from
@@ -196,24 +212,58 @@ inline void read_image(const Shape& shape, const float* from, float* to) {
     }
 }
 
-inline void forward_convolutions(const Model& model, Batch& batch, int slot, Scratch& scratch, bool training) {
+// Where the outputs of one image go.
+inline Target target_of(const Model& model, Batch& batch, size_t l, int slot, Scratch& scratch, bool training) {
+    const Convolution& layer = model.layers.convolutions[l];
+    Target to{batch.images[l + 1].data() + size_t(slot) * layer.out.size()};
+    if (training) {
+        to.picks = batch.picks[l].data() + size_t(slot) * layer.cells() * layer.outputs();
+        to.unsure = scratch.unsure.data();
+        to.tolerances = scratch.tolerances.data();
+        write_tolerances(layer, batch.image(l, slot, layer.in), model.norms[l].data(), scratch.tolerances.data());
+    }
+    return to;
+}
+
+// One layer, for some images: each line of transformed weights is read once for all of them.
+inline void forward_fourier(const Model& model, Batch& batch, size_t l, int first, int count, Scratch& scratch,
+                            bool training) {
+    const Convolution& layer = model.layers.convolutions[l];
+    const int channels = layer.in.stride, outputs = layer.outputs();
+    const size_t in = line_stride(size_t(count) * channels), out = line_stride(size_t(count) * outputs);
+    for (int n = 0; n < count; n++) {
+        read_fourier(layer, batch.image(l, first + n, layer.in), scratch.fourier.inputs.data() + n * channels, in);
+    }
+    multiply_lines(layer, count, model.points[l].data(), scratch.fourier);
+    for (int n = 0; n < count; n++) {
+        const Target to = target_of(model, batch, l, first + n, scratch, training);
+        write_fourier(layer, model.biases(layer), scratch.fourier.outputs.data() + n * outputs, out, to);
+        if (!training) continue;
+        settle_image(layer, batch.image(l, first + n, layer.in), model.weights(layer), model.biases(layer), to);
+    }
+}
+
+inline void forward_convolution(const Model& model, Batch& batch, size_t l, int slot, Scratch& scratch, bool training) {
+    const Convolution& layer = model.layers.convolutions[l];
+    const float* image = batch.image(l, slot, layer.in);
+    const float* bias = model.biases(layer);
+    const Target to = target_of(model, batch, l, slot, scratch, training);
+    if (layer.winograd) {
+        convolve_winograd(layer, image, model.points[l].data(), bias, scratch.winograd, to);
+    } else {
+        convolve(layer, image, model.turned[l].data(), bias, to);
+    }
+    if (training) settle_image(layer, image, model.weights(layer), bias, to);
+}
+
+inline void forward_convolutions(const Model& model, Batch& batch, int first, int count, Scratch& scratch,
+                                 bool training) {
     for (size_t l = 0; l < model.layers.convolutions.size(); l++) {
-        const Convolution& layer = model.layers.convolutions[l];
-        const float* image = batch.images[l].data() + size_t(slot) * layer.in.size();
-        Target to{batch.images[l + 1].data() + size_t(slot) * layer.out.size()};
-        if (training) {
-            to.picks = batch.picks[l].data() + size_t(slot) * layer.cells() * layer.outputs();
-            to.unsure = scratch.unsure.data();
-            to.tolerances = scratch.tolerances.data();
-            write_tolerances(layer, image, model.norms[l].data(), scratch.tolerances.data());
+        if (model.layers.convolutions[l].fourier) {
+            forward_fourier(model, batch, l, first, count, scratch, training);
+            continue;
         }
-        const float* bias = model.biases(layer);
-        if (layer.winograd) {
-            convolve_winograd(layer, image, model.points[l].data(), bias, scratch.winograd, to);
-        } else {
-            convolve(layer, image, model.turned[l].data(), bias, to);
-        }
-        if (training) settle_image(layer, image, model.weights(layer), bias, to);
+        for (int n = first; n < first + count; n++) forward_convolution(model, batch, l, n, scratch, training);
     }
 }
 
