@@ -168,12 +168,18 @@ def test_the_route_by_hand_starts_flowers_programs_as_we_do_and_they_understand_
 
 
 def test_the_route_by_hand_sets_all_that_our_commands_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_there = dict(re.findall(r"([A-Z_]+)=(\S+)", by_hand()))
+    server, _, node = by_hand().partition("export FLWR_HOME=$PWD/node/flwr")
+    set_at_server = dict(re.findall(r"([A-Z_]+)=(\S+)", server))
+    set_at_node = dict(re.findall(r"([A-Z_]+)=(\S+)", node))
     monkeypatch.setattr("os.environ", {})
-    ours = environment(Path("$PWD/node/flwr"))
+    ours = environment(Path("$PWD/federation/flwr"))
     del ours["PATH"]
-    assert set_there.items() >= ours.items()
-    assert {signing.VARIABLE, store.VARIABLE} <= set_there.keys()
+    assert set_at_server.items() >= ours.items()
+    del ours["FLWR_HOME"]
+    by_message = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}  # there is no nursery that takes it at once
+    assert set_at_node.items() >= (ours | by_message).items()
+    assert signing.VARIABLE in set_at_server
+    assert store.VARIABLE in set_at_node
 
 
 def test_flower_finds_our_superlink_by_the_file_that_is_written_by_hand(tmp_path: Path) -> None:

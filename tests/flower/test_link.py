@@ -11,8 +11,12 @@ from fastapi import HTTPException
 from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.proto.message_pb2 import Message, Metadata, ObjectTree, PushObjectRequest
 from flwr.proto.node_pb2 import Node
+from flwr.server.superlink.linkstate.sql_linkstate import SqlLinkState
+from flwr.supercore.corestate.sql_corestate import SqlCoreState
+from flwr.superlink import main as superlink_main
 
-from lidfl.flower.link import Guard, verdict, within
+from lidfl.flower import link as link_module
+from lidfl.flower.link import Guard, run_superlink, seldom, verdict, within
 
 
 @pytest.fixture
@@ -109,3 +113,29 @@ def test_a_tree_is_counted_no_further_than_it_may_go() -> None:
 def test_who_may_ask_what(path: str, client: str, length: bytes | None, status: int) -> None:
     headers = [(b"content-length", length)] if length is not None else []
     assert verdict({"type": "http", "path": path, "client": (client, 5), "headers": headers}) == status
+
+
+def test_what_is_done_seldom_is_done_at_once_and_then_once_in_so_many_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [50.0]
+    done: list[float] = []
+    monkeypatch.setattr(link_module, "monotonic", lambda: now[0])
+    work = seldom(done.append, 1.0)
+    for now[0] in (50.0, 50.5, 50.9, 51.0, 51.9, 60.0):
+        work(now[0])
+    assert done == [50.0, 51.0, 60.0]
+
+
+def test_our_superlink_looks_for_dead_tasks_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+    monkeypatch.setattr(SqlCoreState, "_cleanup_expired_task_tokens", looks.append)
+    monkeypatch.setattr(Guard, "install", lambda _: None)
+    monkeypatch.setattr(superlink_main, "create_app", superlink_main.create_app)
+    monkeypatch.setattr(link_module, "flower_superlink", lambda: None)
+    monkeypatch.setattr("sys.argv", ["lidfl"])
+    run_superlink([])
+    state = object.__new__(SqlLinkState)
+    for _ in range(100):
+        state._cleanup_expired_task_tokens()
+    assert looks == [state]

@@ -64,6 +64,48 @@ def test_a_node_asks_soon_after_it_had_work_and_then_less_and_less_often(monkeyp
     assert slept[-1] == 0.1, "whether the client app has answered costs nobody else anything"
 
 
+class Clock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+        monkeypatch.setattr(node_module, "monotonic", lambda: self.now)
+        monkeypatch.setattr(node_module, "sleep", self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def rounds(pace: Pace, clock: Clock, apart: float, count: int = 3) -> None:
+    """Work comes so many times, so far apart."""
+    for _ in range(count):
+        clock.now += apart
+        pace.had_work()
+
+
+def test_a_node_that_is_asked_regularly_looks_often_until_the_next_request_is_overdue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    pace = Pace(quickest=0.5, idle=3.0)
+    rounds(pace, clock, apart=5.0)
+    while clock.slept[-1:] != [3.0]:
+        pace.sleep(3)
+    assert clock.slept[:16] == [0.5] * 16, "7.5 seconds, half as long again as the last time, and one look more"
+    assert clock.slept[16:] == [0.75, 1.125, 1.6875, 2.53125, 3.0]
+
+
+def test_a_node_that_is_rarely_asked_does_not_look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    pace = Pace(quickest=0.5, idle=3.0)
+    rounds(pace, clock, apart=60.0)
+    for _ in range(6):
+        pace.sleep(3)
+    assert clock.slept == [0.5, 0.75, 1.125, 1.6875, 2.53125, 3.0]
+
+
 def test_a_node_whose_key_is_not_registered_yet_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(node_module, "sleep", slept.append)

@@ -10,6 +10,9 @@ Flower 1.41 checks the key of whoever calls, and little of what the call says. W
 | send a request of 100 MB | refused before it is read |
 | reach the control API, which has no password, from outside | refused: it answers on this machine only |
 
+And it looks for dead tasks once a second, not in every call: each look is two writes to its database, for which all
+other calls wait.
+
 Nodes also protect themselves (`signing`), and the server opens nothing unguarded (`opening`), for those who run a
 plain `flower-superlink`. A proxy still belongs in front: this is one Python process.
 """
@@ -17,9 +20,11 @@ plain `flower-superlink`. A proxy still belongs in front: this is one Python pro
 import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
+from time import monotonic
 from typing import Any, TypeAlias
 
 from fastapi import HTTPException
+from flwr.supercore.corestate.sql_corestate import SqlCoreState
 from flwr.superlink import main as superlink_main
 from flwr.superlink.cli.flower_superlink import flower_superlink
 from flwr.superlink.servicer.fleet import fleet_handlers
@@ -33,6 +38,8 @@ LARGEST_REQUEST = 8 * 1024 * 1024
 """Bytes of a request from a node: Flower cuts arrays into pieces of five million."""
 REMEMBERED = 10_000
 """So many uploads are remembered at a time."""
+BETWEEN_LOOKS = 1.0
+"""Seconds between two looks for tasks whose process is gone; Flower gives a task 60 s to report."""
 FLEET, PRIVATE = "/v1/fleet/", ("/v1/control/", "/v1/runtime/", "/docs", "/openapi.json")
 HERE = {"127.0.0.1", "::1"}
 
@@ -113,6 +120,19 @@ def within(tree: Any, most: int) -> bool:
     return seen <= most
 
 
+def seldom(work: Callable[[Any], None], seconds: float) -> Callable[[Any], None]:
+    """The same work, done only if it was not done in the last so many seconds."""
+    due = 0.0
+
+    def now_and_then(state: Any) -> None:
+        nonlocal due
+        if monotonic() >= due:
+            due = monotonic() + seconds
+            work(state)
+
+    return now_and_then
+
+
 class Gate:
     """Keeps from the application what is too large, and what is not for whoever asks."""
 
@@ -141,6 +161,8 @@ def verdict(scope: Scope) -> int:
 def run_superlink(arguments: list[str]) -> None:
     """Be a SuperLink with these arguments until ended."""
     Guard().install()
+    look = "_cleanup_expired_task_tokens"
+    setattr(SqlCoreState, look, seldom(getattr(SqlCoreState, look), BETWEEN_LOOKS))
     create = superlink_main.create_app
 
     def gated(*words: Any, **named: Any) -> Any:

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from time import sleep
+from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -35,6 +35,10 @@ REPLY_PAUSE = 0.1
 """Seconds between two looks whether the client app has answered, which cost nobody else anything."""
 GROWTH = 1.5
 """By what factor the pause grows each time there is no work."""
+REGULAR = 10.0
+"""Seconds between two requests up to which a third is expected after about as long."""
+LEEWAY = 1.5
+"""How much longer than the last time a node may be asked, and still be asked regularly."""
 AGAIN = 10
 """Seconds before a node that was not let in tries again."""
 QUICK_LOOKS = 50
@@ -46,15 +50,26 @@ TELL = 100
 
 
 class Pace:
-    """How often a node asks for work: soon after it had some, less and less often while there is none."""
+    """How often a node asks for work: often while work comes regularly, less and less often while there is none.
+
+    Who was asked some seconds ago is likely to be asked again after about as long: until then pauses do not grow.
+    Where it takes longer than `REGULAR`, nothing is expected, and they grow at once: a thousand nodes must not all
+    ask often.
+    """
 
     def __init__(self, quickest: float, idle: float) -> None:
         self.quickest = quickest
         self.idle = max(idle, quickest)
         self.pause = quickest
+        self.last_work = monotonic()
+        self.expected_within = 0.0
 
     def had_work(self) -> None:
         """Begin anew."""
+        now = monotonic()
+        took = now - self.last_work
+        self.expected_within = LEEWAY * took if took <= REGULAR else 0.0
+        self.last_work = now
         self.pause = self.quickest
 
     def sleep(self, seconds: float) -> None:
@@ -63,7 +78,8 @@ class Pace:
             sleep(min(seconds, REPLY_PAUSE))
             return
         sleep(self.pause)
-        self.pause = min(self.pause * GROWTH, self.idle)
+        if monotonic() - self.last_work > self.expected_within:
+            self.pause = min(self.pause * GROWTH, self.idle)
 
 
 class Guard:
