@@ -116,6 +116,11 @@ SHAPES: dict[str, tuple[tuple[int, int, int], Callable[[], list[nn.Module]]]] = 
         CIFAR,
         lambda: [*pooled(3, 16, 3, 1), *pooled(16, 32, 3, 1), *pooled(32, 64, 3, 1), *classified(1024, 10)],
     ),
+    "a ring with a border": ((1, 24, 24), lambda: [*pooled(1, 20, 5), *pooled(20, 50, 5, 2), *classified(1250, 9)]),
+    "a ring without relu": (
+        (2, 32, 32),
+        lambda: [*pooled(2, 16, 5), nn.Conv2d(16, 24, 5), nn.MaxPool2d(2), *classified(600, 4)],
+    ),
     "deep tail": (FEMNIST, lambda: [*pooled(1, 20, 5), *pooled(20, 50, 5), *deep_tail()]),
     "one by one": ((4, 6, 6), lambda: [*rectified(4, 9, 1), *pooled(9, 100, 2), *classified(400, 3)]),
     "perceptron": (FEMNIST, lambda: [*classified(784, 128), nn.ReLU(), nn.Linear(128, 62)]),
@@ -134,13 +139,17 @@ SHAPES: dict[str, tuple[tuple[int, int, int], Callable[[], list[nn.Module]]]] = 
 }
 
 
-@pytest.fixture(params=SHAPES)
-def problem(request: pytest.FixtureRequest) -> tuple[Network, Tensor, Tensor]:
-    image_shape, make = SHAPES[request.param]
+def problem_of(shape: str) -> tuple[Network, Tensor, Tensor]:
+    image_shape, make = SHAPES[shape]
     network = Network(seeded(lambda: nn.Sequential(*make())))
     plan = describe(network.module, image_shape)
     assert plan is not None
     return network, noise((40, *image_shape)), drawn_labels(40, plan.classes)
+
+
+@pytest.fixture(params=SHAPES)
+def problem(request: pytest.FixtureRequest) -> tuple[Network, Tensor, Tensor]:
+    return problem_of(request.param)
 
 
 @pytest.fixture
@@ -277,6 +286,18 @@ class TestRepeatability:
         together = evaluate(vector, images)
         assert torch.equal(together, torch.cat([evaluate(vector, image[None]) for image in images]))
         assert torch.equal(together[7:20], evaluate(vector, images[7:20]))
+
+    @pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="the flags are for x86")
+    @pytest.mark.parametrize("flag", ["-mno-avx512f", "-mno-avx"])
+    @pytest.mark.parametrize("shape", ["femnist", "perceptrons", "wide"])
+    def test_on_lesser_processors_too(self, flag: str, shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With narrower vectors GCC may split multiply-adds in some loops and not in others."""
+        monkeypatch.setenv("CXX", " ".join([*build._compiler(), flag]))
+        lesser = build.library.__wrapped__()
+        monkeypatch.setattr(engine, "library", lambda: lesser)
+        problem = problem_of(shape)
+        self.test_an_image_is_judged_alone(problem)
+        assert distance(native_gradient(*problem), exact_gradient(*problem)) < 2e-6
 
     def test_a_job_does_not_depend_on_the_others(self, femnist_cnn: tuple[Network, Tensor, Tensor]) -> None:
         network, images, labels = femnist_cnn
