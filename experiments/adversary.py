@@ -64,8 +64,10 @@ RANKED: dict[str, Wanted] = {
     "lidfl-ranked, coordinated": dict(method="lidfl-ranked", vote_attack="coordinated"),
 }
 PAPERS: dict[str, Wanted] = {
-    "lidfl, worst votes": dict(method="lidfl", balance=False),
-    "lidfl with balance": dict(method="lidfl", balance=True),
+    "lidfl, worst votes": dict(method="lidfl", balance=False, vote_attack="worst"),
+    "lidfl, coordinated": dict(method="lidfl", balance=False, vote_attack="coordinated"),
+    "lidfl with balance, worst votes": dict(method="lidfl", balance=True, vote_attack="worst"),
+    "lidfl with balance, coordinated": dict(method="lidfl", balance=True, vote_attack="coordinated"),
 }
 
 
