@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from benchmarks import plain
+from benchmarks import byzfl_alone, plain
 from benchmarks.problem import PROBLEMS, Problem, experiment, federated_data
 from benchmarks.timing import seconds
 from lidfl.runs.loop import drive
@@ -99,6 +99,7 @@ def plain_contestant(problem: Problem, rule: Rule) -> Contestant:
 def byzfl_contestant(problem: Problem, rule: Rule) -> Contestant:
     """ByzFL's Client and Server, in the order in which its documentation has them play FedAvg."""
     try:
+        byzfl_alone.load()
         from byzfl import Client, Server
         from byzfl.fed_framework import models
     except (ImportError, RuntimeError) as error:  # torchvision fails with the latter where it does not fit torch
