@@ -58,10 +58,11 @@ inline Vector cell_second(Vector a, Vector b, Vector c, Vector d) {
     return larger(low, rest);
 }
 
+// Why the maximum of each cell is unsure, or 0. Which of several is the largest does not matter where ReLU drops it.
 inline Ints is_unsure(const Convolution& layer, Vector best, Vector gap, Vector tolerance) {
-    Ints unsure = (gap < tolerance) & CLOSE_TO_EACH_OTHER;
-    if (layer.relu) unsure |= (best < tolerance) & (best > -tolerance) & CLOSE_TO_ZERO;
-    return unsure;
+    const Ints tie = (gap < tolerance) & CLOSE_TO_EACH_OTHER;
+    if (!layer.relu) return tie;
+    return (best > -tolerance) & (tie | ((best < tolerance) & CLOSE_TO_ZERO));
 }
 
 // The value of an output at a position, summed in double.
