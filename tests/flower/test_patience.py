@@ -178,3 +178,22 @@ def test_a_slow_node_that_is_drawn_first_and_again_costs_two_deadlines_at_most(c
     for number in range(10):
         list(whole.ask({1: codec.pack_ask(Ask("train"))}, "train", str(number), 100))
     assert clock.now - began < 2 * 120 + 8 * 11
+
+
+def test_nor_does_it_cost_more_if_it_answers_just_before_the_deadline(clock: Clock) -> None:
+    """What it takes itself is no measure of what is usual."""
+    whole = Fleet(SlowGrid(clock, {1: always(119.0)}), LIMITS)
+    whole.conduct = {node: Conduct() for node in range(6)}
+    began = clock.now
+    for number in range(10):
+        list(whole.ask({1: codec.pack_ask(Ask("train"))}, "train", str(number), 100))
+    assert clock.now - began < 2 * 120 + 8 * 11
+
+
+def test_an_honest_node_that_needs_long_to_train_is_heard_though_nobody_has_trained_before(clock: Clock) -> None:
+    """Each is drawn alone: the first shows how long it takes, and from then on nobody is slow."""
+    whole = Fleet(SlowGrid(clock, {node: always(60.0) for node in range(6)}), LIMITS)
+    for number in range(30):
+        asked = {number % 6: codec.pack_ask(Ask("train"))}
+        assert [node for node, _ in whole.ask(asked, "train", str(number), 100)] == [number % 6]
+    assert not whole.refused

@@ -133,7 +133,7 @@ class Exchange:
     def _send(self) -> None:
         """Send to as many as there are places for; who takes long has none any more."""
         now = monotonic()
-        held = self.fleet.patience.place(self.kind)
+        held = self.fleet.patience.usual(self.kind)
         places = self.fleet.window.size - sum(now - sent.at < held for sent in self.out.values())
         for _ in range(min(places, len(self.waiting))):
             node = self.waiting.popleft()
@@ -250,7 +250,7 @@ class Exchange:
         base = self.fleet.patience.base(self.kind)
         reliable = [sent.node for sent in self.out.values() if sent.node not in self.debtors]
         to_come = any(node not in self.debtors for node in self.waiting)
-        if to_come or any(now - self.first[node] <= min(base, self._usual()) for node in reliable):
+        if to_come or any(now - self.first[node] <= min(base, self._usual(node)) for node in reliable):
             self.prompt_until = now
         if to_come or reliable:
             self.busy_until = now
@@ -270,17 +270,16 @@ class Exchange:
             since = max(self.first[node] + base, self.prompt_until)
             return since + self.fleet.patience.credit(node) - self.first[node]
         if self.busy_until == self.began:  # none but debtors were asked
-            return self._usual()
+            return self._usual(node)
         return max(self.began + LEEWAY * (self.busy_until - self.began), self.busy_until) - self.first[node]
-
-    def _usual(self) -> float:
-        """What a node may take that is not slow; if nobody has ever answered such a request, the patience."""
-        patience = self.fleet.patience
-        return patience.base(self.kind) if self.kind in patience.times else patience.patience
 
     def _charge(self, node: NodeId, now: float) -> None:
         """Let a slow node pay for the time in which none but slow ones were out."""
-        self.fleet.patience.charge(node, now - max(self.first[node] + self._usual(), self.prompt_until))
+        self.fleet.patience.charge(node, now - max(self.first[node] + self._usual(node), self.prompt_until))
+
+    def _usual(self, node: NodeId) -> float:
+        """What a node may take for this request that is not slow."""
+        return self.fleet.patience.usual(self.kind, node)
 
 
 def authentic(message: Message, secret: str) -> RecordDict:

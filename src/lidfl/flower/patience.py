@@ -10,7 +10,9 @@ seconds is right. What can be bounded is for how long everybody waits for the sa
 - Beyond that, and while only slow nodes are out, each of them uses up its credit, one deadline at the start. It
   comes back slowly: so slowly that all nodes together can make rounds no more than half as long again.
 - A node that has used it up is in debt until half of it has come back. It is asked like all others, but waited for
-  only a little longer than they are. Nobody is ever waited for longer than the deadline.
+  only a little longer than they are, and what it takes counts for nobody. What a node takes never counts for
+  itself: one that is drawn before all others would set its own pace. Nobody is ever waited for longer than the
+  deadline.
 """
 
 from collections.abc import Iterable
@@ -50,16 +52,24 @@ class Patience:
         """Remember how long a node took."""
         self.times.setdefault(kind, {})[node] = seconds
 
+    def known(self, kind: str, but: int | None = None) -> list[float]:
+        """What nodes last took for such a request, the quickest first, without one and those in debt."""
+        times = self.times.get(kind, {}).items()
+        return sorted(took for node, took in times if node != but and node not in self.in_debt)
+
     def base(self, kind: str) -> float:
         """For how long everybody is waited for, as far as it is known by now; before any answer, the deadline."""
-        times = sorted(self.times.get(kind, {}).values())
-        if not times:
-            return self.deadline
-        return min(max(self.patience, 2 * times[self.enough(len(times)) - 1]), self.deadline)
+        return self._pace(self.known(kind), self.deadline)
 
-    def place(self, kind: str) -> float:
-        """For how long a message that is out holds a place among those in flight."""
-        return self.base(kind) if kind in self.times else self.patience
+    def usual(self, kind: str, node: int | None = None) -> float:
+        """What a node may take that is not slow, by what others took; the patience if that is not known."""
+        return self._pace(self.known(kind, but=node), self.patience)
+
+    def _pace(self, times: list[float], unknown: float) -> float:
+        """Twice what the quickest took, as many as are taken to be honest."""
+        if not times:
+            return unknown
+        return min(max(self.patience, 2 * times[self.enough(len(times)) - 1]), self.deadline)
 
     def credit(self, node: int) -> float:
         """For how many more seconds others will wait for a node."""

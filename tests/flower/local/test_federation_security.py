@@ -86,7 +86,7 @@ def bomb(message: Message) -> RecordDict:
 
 
 def junk(message: Message) -> RecordDict:
-    return RecordDict({f"record {number}": ConfigRecord({"x": [0] * 100}) for number in range(3_000)})
+    return RecordDict({f"record {number}": ConfigRecord({"x": [0] * 100}) for number in range(1_000)})
 
 
 @pytest.mark.parametrize("make", [huge, bomb, junk])
