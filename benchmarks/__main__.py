@@ -36,13 +36,21 @@ def main() -> None:
     results["long_run"] = long_run()
     results["scaling"] = [asdict(point) for point in scaling.points()]
     scaling.draw([scaling.Point(**point) for point in results["scaling"]], HERE / "scaling.svg")
-    console.print("rules: seconds of one processor, which other work disturbs least", highlight=False)
-    results["rules"] = aggregators.measured()
     for line in fallen(results, json.loads((HERE / "results.json").read_text())):
         console.print(line, style="bold red", highlight=False)
+    results["rules"] = []
+    keep(results)
+    console.print("rules: seconds of one processor, which other work disturbs least", highlight=False)
+    for row in aggregators.measured():
+        results["rules"].append(row)
+        keep(results)
+    console.print((HERE / "README.md").read_text(), highlight=False, markup=False)
+
+
+def keep(results: dict[str, Any]) -> None:
+    """Write what has been measured so far: rules take as long as all the rest."""
     (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     (HERE / "README.md").write_text(page(results))
-    console.print((HERE / "README.md").read_text(), highlight=False, markup=False)
 
 
 def fallen(now: dict[str, Any], kept: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import process_time
 from typing import Any
 
@@ -90,19 +90,17 @@ def apart(whose: str, spec: str, shape: tuple[int, int]) -> dict[str, float] | N
     return found
 
 
-def measured() -> list[dict[str, Any]]:
+def measured() -> Iterator[dict[str, Any]]:
     """Every rule at every shape, beside ByzFL's where it has one."""
-    return [
-        {
-            "shape": shape,
-            "rule": spec,
-            "peer": spec in PEERS,
-            "lidfl": apart("lidfl", spec, shape),
-            "ByzFL": apart("ByzFL", spec, shape) if spec in PEERS else None,
-        }
-        for shape in SHAPES
-        for spec in [*PEERS, *ALONE]
-    ]
+    for shape in SHAPES:
+        for spec in [*PEERS, *ALONE]:
+            yield {
+                "shape": shape,
+                "rule": spec,
+                "peer": spec in PEERS,
+                "lidfl": apart("lidfl", spec, shape),
+                "ByzFL": apart("ByzFL", spec, shape) if spec in PEERS else None,
+            }
 
 
 def shown(found: dict[str, float] | None) -> tuple[str, str]:
@@ -112,7 +110,7 @@ def shown(found: dict[str, float] | None) -> tuple[str, str]:
 
 def main() -> None:
     """Print a table for each shape."""
-    found = measured()
+    found = list(measured())
     for shape in SHAPES:
         table = Table("rule", "lidfl", "memory", "ByzFL", "memory", "faster", title="{} × {:,}".format(*shape))
         for row in found:
