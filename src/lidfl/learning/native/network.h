@@ -225,45 +225,41 @@ inline Target target_of(const Model& model, Batch& batch, size_t l, int slot, Sc
     return to;
 }
 
-// One layer, for some images: each line of transformed weights is read once for all of them.
-inline void forward_fourier(const Model& model, Batch& batch, size_t l, int first, int count, Scratch& scratch,
-                            bool training) {
+// The products of some images with one layer's weights, all transformed: each line of weights is read once for all.
+inline void multiply_transforms(const Model& model, const Batch& batch, size_t l, int first, int count,
+                                FourierScratch& scratch) {
     const Convolution& layer = model.layers.convolutions[l];
-    const int channels = layer.in.stride, outputs = layer.outputs();
-    const size_t in = line_stride(size_t(count) * channels), out = line_stride(size_t(count) * outputs);
+    const size_t stride = line_stride(size_t(count) * layer.in.stride);
     for (int n = 0; n < count; n++) {
-        read_fourier(layer, batch.image(l, first + n, layer.in), scratch.fourier.inputs.data() + n * channels, in);
+        read_fourier(layer, batch.image(l, first + n, layer.in), scratch.inputs.data() + n * layer.in.stride, stride);
     }
-    multiply_lines(layer, count, model.points[l].data(), scratch.fourier);
-    for (int n = 0; n < count; n++) {
-        const Target to = target_of(model, batch, l, first + n, scratch, training);
-        write_fourier(layer, model.biases(layer), scratch.fourier.outputs.data() + n * outputs, out, to);
-        if (!training) continue;
-        settle_image(layer, batch.image(l, first + n, layer.in), model.weights(layer), model.biases(layer), to);
-    }
+    multiply_lines(layer, count, model.points[l].data(), scratch);
 }
 
-inline void forward_convolution(const Model& model, Batch& batch, size_t l, int slot, Scratch& scratch, bool training) {
+inline void forward_convolution(const Model& model, Batch& batch, size_t l, int first, int count, Scratch& scratch,
+                                bool training) {
     const Convolution& layer = model.layers.convolutions[l];
-    const float* image = batch.image(l, slot, layer.in);
     const float* bias = model.biases(layer);
-    const Target to = target_of(model, batch, l, slot, scratch, training);
-    if (layer.winograd) {
-        convolve_winograd(layer, image, model.points[l].data(), bias, scratch.winograd, to);
-    } else {
-        convolve(layer, image, model.turned[l].data(), bias, to);
+    const size_t stride = line_stride(size_t(count) * layer.outputs());
+    if (layer.fourier) multiply_transforms(model, batch, l, first, count, scratch.fourier);
+    for (int n = 0; n < count; n++) {
+        const float* image = batch.image(l, first + n, layer.in);
+        const Target to = target_of(model, batch, l, first + n, scratch, training);
+        if (layer.fourier) {
+            write_fourier(layer, bias, scratch.fourier.outputs.data() + n * layer.outputs(), stride, to);
+        } else if (layer.winograd) {
+            convolve_winograd(layer, image, model.points[l].data(), bias, scratch.winograd, to);
+        } else {
+            convolve(layer, image, model.turned[l].data(), bias, to);
+        }
+        if (training) settle_image(layer, image, model.weights(layer), bias, to);
     }
-    if (training) settle_image(layer, image, model.weights(layer), bias, to);
 }
 
 inline void forward_convolutions(const Model& model, Batch& batch, int first, int count, Scratch& scratch,
                                  bool training) {
     for (size_t l = 0; l < model.layers.convolutions.size(); l++) {
-        if (model.layers.convolutions[l].fourier) {
-            forward_fourier(model, batch, l, first, count, scratch, training);
-            continue;
-        }
-        for (int n = first; n < first + count; n++) forward_convolution(model, batch, l, n, scratch, training);
+        forward_convolution(model, batch, l, first, count, scratch, training);
     }
 }
 
